@@ -1,0 +1,65 @@
+"""The front door: gathers every package's sub-commands and maps errors to exit codes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def _refuse_strangers() -> None:
+    """The package names are generic: say so when another ``stats`` was found before ours."""
+    from importlib.util import find_spec
+
+    home = Path(__file__).resolve().parent
+    for name in ("tracer", "replay", "stats", "tui"):
+        spec = find_spec(name)
+        origin = Path(spec.origin).resolve().parent.parent if spec is not None and spec.origin else None
+        if origin != home:
+            sys.exit(
+                f"cachetrace: another package named {name!r} was found first ({origin}); install cachetrace "
+                "in an environment of its own, for instance with `uv tool install` or `pipx install`."
+            )
+
+
+def build_app() -> object:
+    """The Typer application with every sub-command of every package."""
+    import typer
+
+    import replay.commands
+    import stats.commands
+    import tracer.commands
+    import tui.commands
+
+    app = typer.Typer(
+        name="cachetrace",
+        help=(
+            "Record an agent's episode from a real engine, run it again under other cache states, "
+            "and step to the first token that flipped.\n\nStart with: cachetrace demo"
+        ),
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for package in (tracer.commands, replay.commands, stats.commands, tui.commands):
+        package.register(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line. The only place where errors become exit codes."""
+    _refuse_strangers()
+    from tracer.errors import CachetraceError
+
+    try:
+        build_app()()  # type: ignore[operator]  # Typer objects are callable; the type is kept lazy
+    except CachetraceError as error:
+        print(f"cachetrace: {error}", file=sys.stderr)  # noqa: T201  # the one place that speaks to the user
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("cachetrace: interrupted; what was written is kept.", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

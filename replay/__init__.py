@@ -1,0 +1,1 @@
+"""Writing more arms and comparing them: prompts, lockstep, divergence, experiments."""

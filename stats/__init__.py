@@ -1,0 +1,1 @@
+"""Counting: intervals, tests, mechanism, tables and their renderings. Only reads arms."""

@@ -1,0 +1,12 @@
+"""Sub-commands of ``stats``: each module only wires, and imports what is heavy inside its function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add this package's sub-commands to the front door."""

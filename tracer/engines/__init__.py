@@ -1,0 +1,1 @@
+"""Engines: one adapter each, behind the protocol in ``base``."""

@@ -1,0 +1,1 @@
+"""Workloads: generators of the next prompt, given the answers so far."""

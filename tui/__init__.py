@@ -1,0 +1,1 @@
+"""The screen. It presents; it computes nothing of its own."""

@@ -1,0 +1,13 @@
+"""Marks every test that needs no engine and is not slow as ``quick``: the README's test command."""
+
+import pytest
+
+ENGINE_MARKERS = {"llama", "llama_server", "vllm", "bfcl"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()}
+        if not names & (ENGINE_MARKERS | {"slow"}):
+            item.add_marker(pytest.mark.quick)

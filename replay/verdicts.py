@@ -9,6 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from tracer.episode import Exposure, Scale
+from tracer.exposure import ExposureVerdict as ExposureVerdict
 
 
 class Verdict(StrEnum):
@@ -32,15 +33,6 @@ class Evidence(StrEnum):
     CHOSEN = "chosen"
     TOKENS = "tokens"
     STRINGS = "strings"
-
-
-class ExposureVerdict(StrEnum):
-    """Whether the cache state of a request was what the arm claims."""
-
-    AS_EXPECTED = "as expected"
-    SHORT = "short"
-    MORE = "more than expected (second layer)"
-    UNKNOWN = "unknown"
 
 
 class EvidenceClass(StrEnum):

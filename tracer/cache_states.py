@@ -7,6 +7,7 @@ engine. ``prepare`` runs once an arm, ``before_request`` and ``after_request`` a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from tracer.engines.base import Engine, GenerateCall, SavedState
 from tracer.episode import CacheState, Capabilities, EngineInfo, Priming, Way
@@ -28,11 +29,15 @@ def refuse_impossible(
     name = info.engine
     if capabilities.states and state not in capabilities.states:
         possible = ", ".join(capabilities.states)
-        raise StateRefused(f"engine {name} cannot produce the cache state {state}; it can produce: {possible}.")
+        raise StateRefused(
+            f"engine {name} cannot produce the cache state {state}; it can produce: {possible}."
+        )
     if state is CacheState.SNAPSHOT and not capabilities.snapshot:
         raise StateRefused(f"engine {name} cannot save and restore states, so {state} is not possible.")
     if (priming is Priming.RESTORED) != (state is CacheState.SNAPSHOT):
-        raise StateRefused(f"the priming {Priming.RESTORED} belongs to the cache state snapshot, and only to it.")
+        raise StateRefused(
+            f"the priming {Priming.RESTORED} belongs to the cache state snapshot, and only to it."
+        )
     if state is CacheState.COLD and priming is not Priming.NONE:
         raise StateRefused(f"a cold arm has no cache to fill, so the priming {priming} does not apply to it.")
     in_process = capabilities.forced_decode
@@ -97,8 +102,28 @@ def after_request(
         engine.decode_into_cache(recorded[: max(len(recorded) - undecoded, 0)])
 
 
+@runtime_checkable
+class BringsBack(Protocol):
+    """An engine whose second layer can be asked to do its part before the request."""
+
+    def bring_back(self, prompt_ids: Sequence[int]) -> int:
+        """Fetch what fits this prompt best; returns how many of its tokens came back."""
+        ...
+
+
+def bring_back(engine: Engine, state: CacheState, prompt: Sequence[int]) -> int | None:
+    """Let the second layer act now, so that the state which the request meets can be seen and kept.
+
+    None when the engine does that only inside the request: then the second layer shows itself as
+    ``more than expected``.
+    """
+    if state not in (CacheState.WARM, CacheState.AS_SERVED) or not isinstance(engine, BringsBack):
+        return None
+    return engine.bring_back(prompt)
+
+
 def expected_now(engine: Engine, state: CacheState, prompt: Sequence[int]) -> int | None:
-    """Prompt tokens that the FIRST layer should serve now; None when what it holds is not known."""
+    """Prompt tokens that should come from the caches now; None when what it holds is not known."""
     if state is CacheState.COLD:
         return 0
     return expected_tokens(engine.held_ids(), prompt, engine.capabilities.cache_block_tokens)

@@ -62,29 +62,32 @@ class PlainLines:
         self._label = ""
         self._planned: int | None = None
         self._started = time.monotonic()
+        self._index = 0
         self._prompt_tokens = 0
 
     def arm_started(self, label: str, planned: int | None) -> None:
         self._label, self._planned, self._started = label, planned, time.monotonic()
 
     def request_started(self, index: int, prompt_tokens: int) -> None:
-        self._prompt_tokens = prompt_tokens
+        self._index, self._prompt_tokens = index, prompt_tokens
 
     def prompt_progress(self, done: int, total: int) -> None: ...
 
     def request_ended(self, index: int, cached_tokens: int | None, output_tokens: int) -> None:
-        cached = "–" if cached_tokens is None else str(cached_tokens)
         left = time_left(index + 1, self._planned, time.monotonic() - self._started)
-        self.note(
-            f"{self._label}: request {index}{_of(self._planned)}: {cached} of {self._prompt_tokens} "
-            f"prompt tokens cached, {output_tokens} new{left}"
-        )
+        counts = self._counts(cached_tokens, output_tokens)
+        self.note(f"{self._label}: request {index}{_of(self._planned)}: {counts}{left}")
 
     def arm_ended(self, label: str, sentence: str) -> None:
         self.note(f"{label}: {sentence} ({time.monotonic() - self._started:.1f} s)")
 
     def note(self, sentence: str) -> None:
-        print(sentence, file=self._out, flush=True)  # noqa: T201  # this module's purpose
+        print(sentence, file=self._out, flush=True)
+
+
+    def _counts(self, cached_tokens: int | None, output_tokens: int) -> str:
+        cached = "–" if cached_tokens is None else str(cached_tokens)
+        return f"{cached} of {self._prompt_tokens} prompt tokens cached, {output_tokens} new"
 
 
 class TerminalBar(PlainLines):
@@ -92,13 +95,12 @@ class TerminalBar(PlainLines):
 
     def __init__(self, out: IO[str] | None = None) -> None:
         super().__init__(out)
-        self._index = 0
+        self._last = ""
         self._last_drawn = 0.0
         self._width = 0
 
     def request_started(self, index: int, prompt_tokens: int) -> None:
         super().request_started(index, prompt_tokens)
-        self._index = index
         self._draw(0.0)
 
     def prompt_progress(self, done: int, total: int) -> None:
@@ -108,6 +110,7 @@ class TerminalBar(PlainLines):
 
     def request_ended(self, index: int, cached_tokens: int | None, output_tokens: int) -> None:
         self._index = index + 1
+        self._last = f"; last: {self._counts(cached_tokens, output_tokens)}"
         self._draw(0.0)
 
     def note(self, sentence: str) -> None:
@@ -121,7 +124,7 @@ class TerminalBar(PlainLines):
         filled = round(fraction * _BAR_CELLS)
         bar = "█" * filled + "·" * (_BAR_CELLS - filled) if self._planned else ""
         left = time_left(done, self._planned, elapsed)
-        line = f"{self._label} {bar} request {self._index}{_of(self._planned)}{left}"
+        line = f"{self._label} {bar} request {self._index}{_of(self._planned)}{left}{self._last}"
         self._out.write("\r" + line.ljust(self._width))
         self._out.flush()
         self._width, self._last_drawn = len(line), time.monotonic()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracer.engines.base import Generation
-from tracer.episode import Arm, Request, StopReason
+from tracer.episode import Arm, EngineInfo, Request, StopReason
 from tracer.errors import UsageError
 from tracer.request_source import Answer, PlannedRequest
 
@@ -53,19 +53,30 @@ class CommittedArm:
             ids = trace.prompt_ids(arm, request.index)
             if ids is None:
                 raise UsageError(
-                    f"arm {arm.label} cannot be taken up again: its request {request.index} has no prompt ids."
+                    f"arm {arm.label} cannot be taken up again: request {request.index} has no prompt ids."
                 )
             prompt = tuple(int(i) for i in ids)
             committed.append(CommittedRequest(request, prompt, trace.path(arm, request.index)))
         return cls(arm=arm, requests=tuple(committed))
 
 
+def check_same_engine(arm: Arm, info: EngineInfo) -> None:
+    """An arm can only be taken up by the engine configuration that began it."""
+    for name in info.__struct_fields__:
+        before, now = getattr(arm.engine, name), getattr(info, name)
+        if before != now:
+            raise UsageError(
+                f"this arm was begun with {name} {before!r} and the engine now has {now!r}; "
+                "take it up with the engine and settings that it was begun with."
+            )
+
+
 def check_same_prompt(committed: CommittedRequest, planned: PlannedRequest) -> None:
     """The task must ask the same again; it does not if it reads a clock or a changed file."""
     if committed.prompt_ids != planned.prompt_ids:
         raise UsageError(
-            f"request {committed.request.index} has another prompt than the one recorded, so this arm cannot be "
-            "taken up again; record the episode anew."
+            f"request {committed.request.index} has another prompt than the one recorded, so this arm cannot "
+            "be taken up again; record the episode anew."
         )
 
 
@@ -77,13 +88,17 @@ def check_same_answer(committed: CommittedRequest, generation: Generation) -> No
     before, now = committed.path, generation.path
     if not np.array_equal(before.token_ids, now.token_ids):
         raise UsageError(
-            f"request {index} gave other tokens when it was served again, so its cache cannot be built again; "
-            "run this arm anew."
+            f"request {index} gave other tokens when it was served again, so its cache cannot be built "
+            "again; run this arm anew."
         )
     for name in ("fingerprints", "chosen_values", "log_sum_exp"):
         old, new = getattr(before, name), getattr(now, name)
-        if old is not None and new is not None and not np.array_equal(old, new, equal_nan=name != "fingerprints"):
+        if (
+            old is not None
+            and new is not None
+            and not np.array_equal(old, new, equal_nan=name != "fingerprints")
+        ):
             raise UsageError(
-                f"request {index} gave the same tokens but other numbers when it was served again, so its cache "
-                "cannot be built again; run this arm anew, with the same engine and settings."
+                f"request {index} gave the same tokens but other numbers when it was served again, so its "
+                "cache cannot be built again; run this arm anew, with the same engine and settings."
             )

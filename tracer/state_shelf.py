@@ -69,7 +69,9 @@ class FileShelf:
     def put(self, index: int, state: SavedState | None) -> None:
         payload = b"" if state is None else state.payload
         if not isinstance(payload, bytes | bytearray | memoryview):
-            raise StateRefused("this engine keeps its states itself, so they cannot be kept beside the trace.")
+            raise StateRefused(
+                "this engine keeps its states itself, so they cannot be kept beside the trace."
+            )
         ids = () if state is None else state.token_ids
         self._folder.mkdir(parents=True, exist_ok=True)
         self._bytes_path(index).write_bytes(payload)
@@ -92,8 +94,8 @@ class FileShelf:
             ) from error
         if not hmac.compare_digest(label.seal, self._seal(index, label.token_ids, payload)):
             raise StateRefused(
-                f"the kept state of request {index} in {self._folder} was not written by this user's own run, "
-                "or was changed; delete the folder to have the reference arm run again."
+                f"the kept state of request {index} in {self._folder} was not written by this user's own "
+                "run, or was changed; delete the folder to have the reference arm run again."
             )
         if label.empty:
             return None
@@ -132,7 +134,9 @@ def own_key() -> bytes:
             path.write_bytes(secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"the key for kept states cannot be read or made at {path}: {error.strerror}.") from error
+        raise UsageError(
+            f"the key for kept states cannot be read or made at {path}: {error.strerror}."
+        ) from error
     if len(key) != _KEY_BYTES:
         raise UsageError(f"{path} is damaged; delete it (states kept earlier then have to be made again).")
     return key

@@ -12,23 +12,18 @@ no end and is incomplete; ``execute_arm(…, committed=…)`` takes it up again.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from tracer import cache_states
+from tracer.arm_plan import ArmPlan, StartFrom
 from tracer.engines.base import Engine, GenerateCall, Generation
 from tracer.episode import (
-    DEFAULT_TOP_K,
     Arm,
     ArmEnd,
     CacheState,
     Outcome,
-    Priming,
-    RunPlace,
-    Sampling,
     StopReason,
     Way,
 )
@@ -44,48 +39,11 @@ from tracer.resume import (
     check_same_prompt,
 )
 from tracer.served import ArmTotals, RequestWriter, Served
-from tracer.state_shelf import StateShelf
 
 if TYPE_CHECKING:
     from tracer.tracefile import TraceWriter
 
-
-class StartFrom(StrEnum):
-    """How the caches stand when an arm begins."""
-
-    FRESH = "fresh"
-    """Every layer is emptied first."""
-    AS_LEFT = "as left"
-    """As the arm, pass or episode before left them (``--passes``, ``--carry-over``)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmPlan:
-    """Everything that is decided about an arm before its first request."""
-
-    state: CacheState
-    priming: Priming
-    way: Way
-    place: RunPlace
-    sampling: Sampling = field(default_factory=Sampling)
-    top_k: int = DEFAULT_TOP_K
-    keep_rows: bool = False
-    repeat: int = 0
-    pass_index: int = 0
-    start_from: StartFrom = StartFrom.FRESH
-    source_arm: int | None = None
-    reference_arm: int | None = None
-    states_met: StateShelf | None = None
-    """``snapshot``: the state that each request met in the reference arm."""
-    keep_states: StateShelf | None = None
-    """Where to put the state that each request of THIS arm meets; None = nowhere."""
-    sentinel_ids: tuple[int, ...] | None = None
-    """Served once, unrecorded, before the first request (``--sentinel``)."""
-    command: str | None = None
-    """Already scrubbed."""
-    environment: dict[str, str] | None = None
-    """Already reduced to the allow-list."""
-    note: str | None = None
+__all__ = ["ArmPlan", "StartFrom", "execute_arm", "serve_again"]
 
 
 def execute_arm(

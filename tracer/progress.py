@@ -84,7 +84,6 @@ class PlainLines:
     def note(self, sentence: str) -> None:
         print(sentence, file=self._out, flush=True)
 
-
     def _counts(self, cached_tokens: int | None, output_tokens: int) -> str:
         cached = "–" if cached_tokens is None else str(cached_tokens)
         return f"{cached} of {self._prompt_tokens} prompt tokens cached, {output_tokens} new"

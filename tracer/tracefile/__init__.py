@@ -18,5 +18,38 @@ Public surface of the package (docs/trace-format.md describes the bytes)::
     trace.rows(arm, i)                   # float32[n, vocabulary] | None
     trace.piece(token_id)                # bytes | None
     trace.has_rows(arm, i); trace.refresh()   # follow a file that is being written
-    read_header(path)                    # Episode + arms count, without reading the columns
+    read_header(path)                    # TraceHead: episode, arms, numbers of requests; no columns
+
+Names are looked up on first use: reading and writing import numpy, scrubbing does not, and on
+some GPU hosts the llama library has to be loaded before numpy.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracer.tracefile.head import ArmHead, TraceHead, read_header
+    from tracer.tracefile.losses import Loss, LossKind
+    from tracer.tracefile.reader import TraceReader
+    from tracer.tracefile.writer import TraceWriter
+
+_HOMES = {
+    "ArmHead": "head",
+    "Loss": "losses",
+    "LossKind": "losses",
+    "TraceHead": "head",
+    "TraceReader": "reader",
+    "TraceWriter": "writer",
+    "read_header": "head",
+}
+
+__all__ = ["ArmHead", "Loss", "LossKind", "TraceHead", "TraceReader", "TraceWriter", "read_header"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

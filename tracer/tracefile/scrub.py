@@ -1,0 +1,154 @@
+"""What is never stored: secrets in URLs, headers, command lines and the environment.
+
+Pure functions on text, used when an arm is described; the writer applies them again.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit, urlunsplit
+
+HIDDEN = "[scrubbed]"
+
+_SECRET_NAME = re.compile(
+    r"(api[-_]?key|auth|token$|secret|password|passwd|credential|cookie|bearer|private[-_]?key|access[-_]?key)",
+    re.IGNORECASE,
+)
+_NOT_SECRET = re.compile(r"(max|min|num|n|new|context|batch|ubatch)[-_]?(new[-_]?)?tokens?$", re.IGNORECASE)
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.IGNORECASE)
+_HEADER = re.compile(
+    r"(?i)\b(authorization|proxy-authorization|cookie|set-cookie|x-api-key|api-key|x-auth-token)(\s*[:=]\s*)"
+    r"((?:bearer|basic|digest)\s+)?[^\r\n'\"]+"
+)
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.=~-]{8,}")
+_KNOWN_SECRETS = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|hf_[A-Za-z0-9]{20,}"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{35}|glpat-[A-Za-z0-9_-]{16,}"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_ASSIGNED = re.compile(
+    r"(?i)([\"']?(?:api[-_]?key|secret|password|passwd|access[-_]?token|auth[-_]?token)[\"']?\s*[:=]\s*)"
+    r"([\"']?)([^\s\"',}]{6,})"
+)
+
+_ENVIRONMENT = frozenset(
+    {
+        "VLLM_BATCH_INVARIANT",
+        "VLLM_ATTENTION_BACKEND",
+        "VLLM_USE_V1",
+        "OMP_NUM_THREADS",
+        "OMP_DYNAMIC",
+        "OMP_PROC_BIND",
+        "OMP_PLACES",
+        "GOMP_CPU_AFFINITY",
+        "KMP_AFFINITY",
+        "MKL_NUM_THREADS",
+        "MKL_CBWR",
+        "MKL_DYNAMIC",
+        "OPENBLAS_NUM_THREADS",
+        "OPENBLAS_CORETYPE",
+        "BLIS_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "CUBLAS_WORKSPACE_CONFIG",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDNN_DETERMINISTIC",
+        "NVIDIA_TF32_OVERRIDE",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "SGLANG_ENABLE_DETERMINISTIC_INFERENCE",
+    }
+)
+_ENVIRONMENT_PREFIXES = ("GGML_", "LLAMA_ARG_")
+
+
+def scrub_url(url: str) -> str:
+    """The URL without user info, query string and fragment."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if ":" in host:
+            host = f"[{host}]"
+        if parts.port is not None:
+            host += f":{parts.port}"
+    except ValueError:
+        return HIDDEN  # not to be taken apart: nothing of it is safe to keep
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def scrub_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers without those that authorize or identify a session."""
+    return {name: scrub_text(value) for name, value in headers.items() if not is_secret_name(name)}
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether an option, header or variable of this name usually holds a secret."""
+    return bool(_SECRET_NAME.search(name)) and not _NOT_SECRET.search(name)
+
+
+def scrub_text(text: str) -> str:
+    """Text with URLs, authorization headers and well-known forms of secrets made harmless."""
+    text = _URL.sub(lambda match: scrub_url(match.group()), text)
+    text = _HEADER.sub(lambda match: f"{match.group(1)}{match.group(2)}{HIDDEN}", text)
+    text = _BEARER.sub(lambda match: f"{match.group(1)} {HIDDEN}", text)
+    text = _KNOWN_SECRETS.sub(HIDDEN, text)
+    return _ASSIGNED.sub(lambda match: f"{match.group(1)}{match.group(2)}{HIDDEN}", text)
+
+
+def scrub_arguments(arguments: Iterable[str]) -> list[str]:
+    """A command line's arguments without values of secret options."""
+    kept: list[str] = []
+    hide_next = False
+    for argument in arguments:
+        if hide_next and not argument.startswith("--"):
+            kept.append(HIDDEN)
+            hide_next = False
+            continue
+        name, equals, _value = argument.partition("=")
+        names_secret = is_secret_name(name) and (name.startswith("-") or bool(equals))
+        hide_next = names_secret and not equals
+        kept.append(f"{name}={HIDDEN}" if names_secret and equals else scrub_text(argument))
+    return kept
+
+
+def scrub_command(command: str) -> str:
+    """A command line as one text, without secrets."""
+    try:
+        arguments = shlex.split(command)
+    except ValueError:
+        return scrub_text(command)  # unbalanced quotes: it is only text
+    return scrub_text(shlex.join(scrub_arguments(arguments)))
+
+
+def scrub_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Only the variables that can move a number."""
+    return {
+        name: scrub_text(value)
+        for name, value in sorted(environment.items())
+        if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES)
+        if not is_secret_name(name)
+    }
+
+
+def find_secrets(text: str) -> list[str]:
+    """Kinds of likely secrets in a text, each once; the secrets themselves are not repeated."""
+    found = []
+    if any(urlsplit_has_secret(match.group()) for match in _URL.finditer(text)):
+        found.append("URL with user info")
+    if _HEADER.search(text) or _BEARER.search(text):
+        found.append("authorization header")
+    if _KNOWN_SECRETS.search(text):
+        found.append("key of a known form")
+    if any(HIDDEN not in match.group(3) for match in _ASSIGNED.finditer(text)):
+        found.append("assigned password or key")
+    return found
+
+
+def urlsplit_has_secret(url: str) -> bool:
+    """Whether a URL carries user info."""
+    try:
+        return "@" in urlsplit(url).netloc
+    except ValueError:
+        return False

@@ -75,7 +75,7 @@ def find_prefix_break(
     return PrefixBreak(
         position=position,
         reuse_lost_tokens=len(held) - position,
-        cause=_cause(sides, _same_bytes(held, prompt_ids, position, piece)),
+        cause=_cause(sides, same_text_at(held, prompt_ids, position, piece)),
         context_before=_text(held[max(position - _CONTEXT_TOKENS, 0) : position], piece),
         was=_text(held[window], piece),
         now=_text(prompt_ids[window], piece),
@@ -152,7 +152,7 @@ def _realigns(sides: _Sides) -> bool:
     )
 
 
-def _same_bytes(held: Sequence[int], prompt: Sequence[int], position: int, piece: Piece) -> bool:
+def same_text_at(held: Sequence[int], prompt: Sequence[int], position: int, piece: Piece) -> bool:
     """Whether both sides go on with the same text for as long as both known first tokens last."""
     if position >= min(len(held), len(prompt)):
         return False

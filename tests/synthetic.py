@@ -379,7 +379,7 @@ def _perturb(
     length = spec.length_changes.get(i, n)
     shown = slice(0, min(length, n))
     drifted = bool(spec.drift) or position is not None
-    row_change = np.abs(change).sum(axis=1) + (noise % 97) * 1e-9 * drifted
+    row_change = np.abs(change).sum(axis=1) + (noise % 97 + 1) * 1e-9 * drifted
     if not spec.drift:
         row_change = np.where(np.arange(n) >= (n if position is None else position), row_change, 0.0)
     fingerprints = path.fingerprints.copy()

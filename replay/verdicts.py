@@ -35,6 +35,15 @@ class Evidence(StrEnum):
     STRINGS = "strings"
 
 
+class DriftFrom(StrEnum):
+    """Over which ids a drift was taken."""
+
+    TOP_K = "top-k"
+    """Over all ids in both top-k lists, as the design defines drift."""
+    CHOSEN = "chosen"
+    """Over the chosen token alone: the lists were not observed, or not read. Never larger."""
+
+
 class EvidenceClass(StrEnum):
     """How an arm's cache state is known. Rates come from COUNTED and METRICS only."""
 
@@ -69,6 +78,9 @@ class ReferenceDrift(Struct, frozen=True, kw_only=True):
     """Quantiles of drift over agreeing positions of the OTHER requests of the arm pair."""
 
     positions: int
+    requests: int = 0
+    """How many other requests the positions come from."""
+    drift_from: DriftFrom | None = None
     q50: float | None = None
     q95: float | None = None
     q99: float | None = None
@@ -112,6 +124,10 @@ class Flip(Struct, frozen=True, kw_only=True):
     reference: ReferenceDrift | None = None
     triage: Triage = Triage.TOO_FEW_POSITIONS
     triage_reason: str = ""
+    least_drift: float | None = None
+    """Half of what the two tokens' values moved against each other: the least drift of a single
+    token that makes this flip. When ``least_drift_is_bound``, it is at least this much."""
+    least_drift_is_bound: bool = False
     sentence: str = ""
 
 
@@ -127,6 +143,7 @@ class RequestVerdict(Struct, frozen=True, kw_only=True):
     max_drift: float | None = None
     """max over positions of max over ids in both lists of |Δ(value − log-sum-exp)|, else of |Δ logprob|."""
     median_drift: float | None = None
+    drift_from: DriftFrom | None = None
     max_gap_change: float | None = None
     flip: Flip | None = None
     attributable: bool | None = None

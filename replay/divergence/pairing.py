@@ -1,0 +1,133 @@
+"""Which arms belong together: groups of repeats, the baseline of an arm, labels.
+
+A GROUP is the arms that should be equal: same state, priming, way, engine configuration, sampling and
+source. Its first member is repeat 0; the others are its within-arm controls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from replay.divergence.readable import ReadableTrace
+from replay.verdicts import ArmAssessment, ArmStatus
+from tracer.episode import Arm, CacheState, Way
+from tracer.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ArmGroup:
+    """Arms that differ only in their repeat or pass number, in that order."""
+
+    arms: tuple[int, ...]
+
+    @property
+    def first(self) -> int:
+        return self.arms[0]
+
+    def partner(self, group: ArmGroup, arm: int) -> int:
+        """Of this group, the arm that ``arm`` of ``group`` is held against: repeat i with repeat i.
+
+        When this group has fewer repeats its repeat 0 answers for the rest.
+        """
+        place = group.arms.index(arm)
+        return self.arms[place] if place < len(self.arms) else self.first
+
+
+def arm_groups(trace: ReadableTrace) -> tuple[ArmGroup, ...]:
+    """The groups of a trace, in the order in which they were begun."""
+    members: dict[Hashable, list[Arm]] = {}
+    for arm in trace.arms:
+        members.setdefault(_sameness(arm), []).append(arm)
+    return tuple(
+        ArmGroup(tuple(arm.index for arm in sorted(arms, key=_order_of_repeats))) for arms in members.values()
+    )
+
+
+def group_of(groups: Sequence[ArmGroup], arm: int) -> ArmGroup:
+    """The group that an arm is in."""
+    return next(group for group in groups if arm in group.arms)
+
+
+def resolve_arm(trace: ReadableTrace, label: str | int) -> int:
+    """Index of the arm that a user named by index or by label (``cold``, ``warm#1``, ``recording``).
+
+    A label that several arms bear means the first of them.
+    """
+    if isinstance(label, int) or label.isdecimal():
+        index = int(label)
+        if index < len(trace.arms):
+            return index
+        raise UsageError(f"There is no arm {index}: this trace has {len(trace.arms)} arms, counted from 0.")
+    for arm in trace.arms:
+        if arm.label == label:
+            return arm.index
+    known = ", ".join(dict.fromkeys(arm.label for arm in trace.arms))
+    raise UsageError(f"There is no arm {label!r} in this trace; it has: {known}.")
+
+
+def default_baselines(
+    trace: ReadableTrace, assessments: Mapping[int, ArmAssessment]
+) -> tuple[int | None, dict[Way, int]]:
+    """(the episode's baseline, baseline by way): the first verified cold arm, else the recording.
+
+    An arm is held against a cold arm that got its prompts in the same way: what a closed loop made of
+    its own answers says nothing request by request beside a fixed arm, and forced tokens were no choice.
+    """
+    verified_cold = [
+        arm
+        for arm in trace.arms
+        if arm.state is CacheState.COLD and assessments[arm.index].status is ArmStatus.VERIFIED
+    ]
+    recording = next((arm.index for arm in trace.arms if arm.way is Way.RECORDED), None)
+    by_way: dict[Way, int] = {}
+    for arm in trace.arms:
+        if arm.way in by_way:
+            continue
+        cold = next((other.index for other in verified_cold if _same_way(other.way, arm.way)), None)
+        fallback = arm.source_arm if arm.way is Way.FORCED and arm.source_arm is not None else recording
+        chosen = cold if cold is not None else fallback
+        if chosen is not None:
+            by_way[arm.way] = chosen
+    first_cold = next((a.index for a in verified_cold if a.way is not Way.FORCED), None)
+    overall = first_cold if first_cold is not None else recording
+    if Way.RECORDED in by_way and overall is not None:
+        by_way[Way.RECORDED] = overall
+    if overall is None and trace.arms:
+        overall = trace.arms[0].index
+    return overall, by_way
+
+
+def _same_way(cold: Way, way: Way) -> bool:
+    """Whether a cold arm's prompts came in a way that can be held against ``way``."""
+    if cold is way:
+        return True
+    if cold is Way.RECORDED:
+        return way is not Way.FORCED
+    return way is Way.RECORDED and cold is not Way.FORCED
+
+
+def _sameness(arm: Arm) -> Hashable:
+    """What two repeats must have in common.
+
+    A cold recording and its cold replays are repeats of each other: every request stands on its own.
+    Under any other state the replay's cache can differ from the recording's as soon as a token does.
+    """
+    way = Way.FIXED if arm.way is Way.RECORDED and arm.state is CacheState.COLD else arm.way
+    source = None if way is Way.FIXED and arm.state is CacheState.COLD else arm.source_arm
+    return (
+        arm.state,
+        arm.priming,
+        way,
+        source,
+        arm.top_k,
+        arm.place.carry,
+        arm.note,
+        msgspec.json.encode((arm.engine, arm.sampling), order="deterministic"),
+    )
+
+
+def _order_of_repeats(arm: Arm) -> tuple[bool, int, int, int]:
+    return (arm.way is not Way.RECORDED, arm.repeat, arm.pass_index, arm.index)

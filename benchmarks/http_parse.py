@@ -10,6 +10,7 @@ import json
 import random
 import resource
 import statistics
+import subprocess
 import sys
 import time
 
@@ -49,10 +50,14 @@ def peak_mb() -> float:
 
 
 def main() -> int:
+    if sys.argv[1:] == ["body"]:
+        sys.stdout.buffer.write(native_body())
+        return 0
     from tracer.engines.http.answer import Asked, parse_body
 
+    # Another process makes the body, so that making it does not count as parsing it.
+    body = subprocess.run([sys.executable, __file__, "body"], stdout=subprocess.PIPE, check=True).stdout
     parse_body(native_body(4, 2), Asked(top_k=2))
-    body = native_body()
     before = peak_mb()
     times = []
     for _ in range(RUNS):

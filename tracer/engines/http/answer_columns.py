@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import gt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,6 +156,7 @@ def _chosen_values(
 ) -> list[str]:
     """Fill in the chosen tokens' values; says how many were null, stand-ins or placeholders."""
     null = stand_in = placeholder = 0
+    observed = int(PositionFlag.VALUE)
     if wanted.after_sampling:
         return []
     for position, entry in enumerate(ordered):
@@ -169,7 +171,7 @@ def _chosen_values(
             placeholder += 1
         else:
             values[position] = value
-            flags[position] |= PositionFlag.VALUE
+            flags[position] = observed
     n = len(ordered)
     problems = []
     if null:
@@ -188,54 +190,59 @@ def _alternatives(
     pieces: dict[int, bytes],
     flags: NDArray[np.uint8],
 ) -> Alternatives | None:
-    rows: list[list[tuple[float, int]]] = []
-    for position, entry in enumerate(ordered):
-        row: list[tuple[float, int]] = []
-        for top in (entry.top_logprobs if entry is not None else None) or ():
-            value = top.logprob
-            if value is None or not value > LOWEST_LOGPROB:
-                continue
-            token = id_of(top)
-            if token is None:
-                token = _local(top, entry, ids[position], wanted.local_ids, pieces)
-            elif token not in pieces and (spelled := bytes_of(top)) is not None:
-                pieces[token] = spelled
-            row.append((-value, token))
-        rows.append(_one_each(row))
-    width = min(max((len(row) for row in rows), default=0), wanted.top_k or 255, 255)
+    """The table of alternatives; sets the flags that depend on it."""
+    rows = [_row(entry, ids[position], wanted, pieces) for position, entry in enumerate(ordered)]
+    width = min(max((len(row[0]) for row in rows), default=0), wanted.top_k or 255, 255)
     if width == 0:
         return None
     out_ids = np.zeros((len(rows), width), np.int32)
     out_values = np.full((len(rows), width), np.nan, np.float32)
     counts = np.zeros(len(rows), np.uint8)
-    for position, row in enumerate(rows):
-        kept = row[:width]
-        counts[position] = len(kept)
-        if kept:
-            flags[position] |= PositionFlag.ALTERNATIVES
-            out_values[position, : len(kept)] = [-negated for negated, _ in kept]
-            out_ids[position, : len(kept)] = [token for _, token in kept]
-            if len(kept) > 1 and kept[0][0] == kept[1][0]:
-                flags[position] |= PositionFlag.EXACT_TIE
+    for position, (tokens, values) in enumerate(rows):
+        kept = min(len(tokens), width)
+        counts[position] = kept
+        out_ids[position, :kept] = tokens[:kept]
+        out_values[position, :kept] = values[:kept]
+    flags[counts > 0] |= np.uint8(PositionFlag.ALTERNATIVES)
+    if width > 1:
+        flags[(counts > 1) & (out_values[:, 0] == out_values[:, 1])] |= np.uint8(PositionFlag.EXACT_TIE)
     return Alternatives(out_ids, out_values, counts)
 
 
-def _one_each(row: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Best first, equal values by ascending id. Some servers gave every alternative the same id."""
-    row.sort()
-    if len({token for _, token in row}) == len(row):
-        return row
-    seen: dict[int, float] = {}
-    for negated, token in row:
-        seen.setdefault(token, negated)
-    return [(negated, token) for token, negated in seen.items()]
+def _row(
+    entry: TokenEntry | None, own_id: int, wanted: ColumnsRequest, pieces: dict[int, bytes]
+) -> tuple[list[int], list[float]]:
+    """One position's alternatives: ids and values, best first, equal values by ascending id."""
+    tokens: list[int] = []
+    values: list[float] = []
+    if entry is None:
+        return tokens, values
+    for top in entry.top_logprobs or ():
+        value = top.logprob
+        if value is None or not value > LOWEST_LOGPROB:
+            continue
+        token = top.id
+        if token is None:
+            token = id_of(top)
+        if token is None:
+            token = _local(top, entry, own_id, wanted.local_ids, pieces)
+        elif token not in pieces and (spelled := bytes_of(top)) is not None:
+            pieces[token] = spelled
+        tokens.append(token)
+        values.append(value)
+    if len(set(tokens)) == len(tokens) and all(map(gt, values, values[1:])):
+        return tokens, values
+    best: dict[int, float] = {}  # some servers gave every alternative the same id
+    for value, token in sorted(zip(values, tokens, strict=True), key=lambda pair: (-pair[0], pair[1])):
+        best.setdefault(token, value)
+    return list(best), list(best.values())
 
 
 def _local(
-    top: TopEntry, entry: TokenEntry | None, own_id: int, local_ids: LocalIds, pieces: dict[int, bytes]
+    top: TopEntry, entry: TokenEntry, own_id: int, local_ids: LocalIds, pieces: dict[int, bytes]
 ) -> int:
     """The id for an alternative that is named by its string only."""
-    if entry is not None and top.token == entry.token and top.bytes == entry.bytes:
+    if top.token == entry.token and top.bytes == entry.bytes:
         return own_id
     spelled = bytes_of(top) or (top.token or "").encode("utf-8", "replace")
     token = local_ids.id_of(spelled)

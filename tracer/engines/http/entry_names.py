@@ -45,4 +45,7 @@ def _byte_values(numbers: Sequence[int]) -> list[int]:
 
 
 def _bytes(numbers: Sequence[int]) -> bytes | None:
-    return bytes(numbers) if all(0 <= number < 256 for number in numbers) else None
+    try:
+        return bytes(numbers)
+    except ValueError:  # a number that is no byte
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -54,9 +55,13 @@ def build_app(options: ProxyOptions) -> Starlette:
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
     )
     proxy = _Proxy(options, client)
-    app = Starlette(routes=[AppRoute("/{path:path}", proxy.pass_on, methods=METHODS)])
-    app.state.close_client = client.aclose
-    return app
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with client:
+            yield
+
+    return Starlette(routes=[AppRoute("/{path:path}", proxy.pass_on, methods=METHODS)], lifespan=lifespan)
 
 
 class _Proxy:

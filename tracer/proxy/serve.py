@@ -124,7 +124,7 @@ def _serve(
             access_log=False,
             server_header=False,
             date_header=False,
-            lifespan="off",
+            lifespan="on",
             timeout_graceful_shutdown=5,
         )
     )

@@ -68,7 +68,7 @@ def execute_arm(
     run = _Run(engine, plan, source, progress)
     run.make_ready(committed)
     started = time.monotonic()
-    arm = writer.begin_arm(run.arm()) if committed is None else committed.arm
+    arm = writer.begin_arm(run.arm()) if committed is None else _taken_up(writer, committed)
     progress.arm_started(arm.label, source.planned)
     totals = ArmTotals()
     if committed is not None:
@@ -94,6 +94,13 @@ def execute_arm(
     writer.end_arm(arm.index, end)
     progress.arm_ended(arm.label, failure or f"{run.index} requests")
     return end
+
+
+def _taken_up(writer: TraceWriter, committed: CommittedArm) -> Arm:
+    kept = writer.resume_arm(committed.arm.index)
+    if kept != len(committed.requests):
+        raise UsageError(f"arm {committed.arm.label} changed while it was being taken up; try again.")
+    return committed.arm
 
 
 def serve_again(

@@ -47,7 +47,14 @@ class ArmPlan:
     note: str | None = None
 
     @classmethod
-    def of(cls, arm: Arm, *, keep_rows: bool = False, states_met: StateShelf | None = None) -> ArmPlan:
+    def of(
+        cls,
+        arm: Arm,
+        *,
+        keep_rows: bool = False,
+        states_met: StateShelf | None = None,
+        keep_states: StateShelf | None = None,
+    ) -> ArmPlan:
         """The plan of an arm that was begun, to take it up again or to serve it again from a fresh start."""
         return cls(
             state=arm.state,
@@ -63,6 +70,7 @@ class ArmPlan:
             source_arm=arm.source_arm,
             reference_arm=arm.reference_arm,
             states_met=states_met,
+            keep_states=keep_states,
             command=arm.command,
             environment=arm.environment,
             note=arm.note,

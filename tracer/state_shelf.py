@@ -122,6 +122,13 @@ def states_folder(trace: Path) -> Path:
     return trace.with_suffix(".states")
 
 
+def discard_states(folder: Path) -> None:
+    """Remove the states of a recording that is being replaced, and nothing else."""
+    for pattern in ("request-*.state", "request-*.json"):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
 def own_key() -> bytes:
     """This user's key for state files, made at first use."""
     from platformdirs import user_data_path

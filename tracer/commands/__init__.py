@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
-    from tracer.commands import model
+    from tracer.commands import bfcl, ladder, model, record
 
+    ladder.register(app)
     model.register(app)
+    bfcl.register(app)
+    record.register(app)

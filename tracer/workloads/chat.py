@@ -17,7 +17,8 @@ from tracer.episode import Message, Outcome, WorkloadSpec
 from tracer.errors import UsageError
 from tracer.request_source import Answer, AnswerDigest, PlannedRequest, RequestSource
 from tracer.workloads.base import Tokenizer, Workload
-from tracer.workloads.source import ChatHistory
+from tracer.workloads.options import refuse_options
+from tracer.workloads.source import ChatHistory, History
 
 
 class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,26 +41,31 @@ class ChatFamily:
 
     name = "chat"
 
-    def episodes(self, **options: Any) -> Iterator[Workload]:
-        """Options: ``file`` (required), ``turns`` (user messages at most), ``agent``, ``history``."""
-        file = options.get("file")
+    def episodes(
+        self,
+        *,
+        file: Path | None = None,
+        turns: int | None = None,
+        agent: Literal["model", "oracle"] | None = None,
+        history: History | None = None,
+        **options: Any,
+    ) -> Iterator[Workload]:
+        """Every conversation of ``file``, each up to its first ``turns`` user messages."""
+        refuse_options(self.name, options)
         if file is None:
-            raise UsageError(
-                "the workload chat needs a file of conversations: --workload chat --file FILE.jsonl."
-            )
+            raise UsageError("the workload chat needs a file: --workload chat --file CONVERSATIONS.jsonl.")
         for conversation in read_conversations(Path(file)):
             params = msgspec.to_builtins(conversation)
-            if options.get("turns"):
-                params["turns"] = options["turns"]
-            yield Chat(
-                WorkloadSpec(
-                    name="chat",
-                    params=params,
-                    history=options.get("history") or "ids",
-                    agent=options.get("agent") or "model",
-                    version="1",
-                )
+            if turns is not None:
+                params["turns"] = turns
+            spec = WorkloadSpec(
+                name="chat",
+                params=params,
+                history=history or "ids",
+                agent=agent or "model",
+                version="1",
             )
+            yield Chat(spec)
 
     def from_spec(self, spec: WorkloadSpec) -> Workload:
         """The same conversation again; its messages are in the trace."""

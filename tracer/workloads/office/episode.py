@@ -13,6 +13,7 @@ from tracer.workloads.base import Tokenizer, Workload
 from tracer.workloads.office.desk import Desk
 from tracer.workloads.office.handbook import SYSTEM_PROMPT
 from tracer.workloads.office.transcript import TURNS, Turn
+from tracer.workloads.options import refuse_options
 from tracer.workloads.source import ChatHistory, History
 
 VERSION = "1"
@@ -24,12 +25,20 @@ class OfficeFamily:
 
     name = "office"
 
-    def episodes(self, **options: Any) -> Iterator[Workload]:
-        """Options: ``turns`` (1 to 10), ``agent`` (default oracle), ``history``."""
-        turns = options.get("turns") or len(TURNS)
+    def episodes(
+        self,
+        *,
+        turns: int | None = None,
+        agent: Literal["model", "oracle"] | None = None,
+        history: History | None = None,
+        **options: Any,
+    ) -> Iterator[Workload]:
+        """The first ``turns`` (1 to 10) user turns; the oracle drives unless the agent is the model."""
+        refuse_options(self.name, options)
+        turns = len(TURNS) if turns is None else turns
         if not 1 <= turns <= len(TURNS):
             raise UsageError(f"office has {len(TURNS)} turns, so --turns takes 1 to {len(TURNS)}.")
-        yield Office(turns, options.get("agent") or "oracle", options.get("history") or "ids")
+        yield Office(turns, agent or "oracle", history or "ids")
 
     def from_spec(self, spec: WorkloadSpec) -> Workload:
         """The same episode again, from what the trace holds."""

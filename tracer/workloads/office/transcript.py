@@ -65,8 +65,8 @@ TURNS: tuple[Turn, ...] = (
         "What is on the calendar for Tuesday?",
         (
             call("list_events", day="Tuesday"),
-            "On Tuesday there are the stand-up at 09:30, the budget meeting at 11:00 and the design review at "
-            "15:00.",
+            "On Tuesday there are the stand-up at 09:30, the budget meeting at 11:00 and the design review "
+            "at 15:00.",
         ),
         ("09:30", "11:00", "15:00"),
     ),
@@ -91,8 +91,8 @@ TURNS: tuple[Turn, ...] = (
         "Append the time of the call to total.txt, in the form call: HH:MM, and sum up what we did.",
         (
             call("append_file", path="total.txt", content="call: 16:00\n"),
-            "We added up the budget to 2960, noted a tip of 444, booked the call with Dana for 16:00 and moved "
-            "the stand-up to 10:30; total.txt holds the sum, the tip and the time of the call.",
+            "We added up the budget to 2960, noted a tip of 444, booked the call with Dana for 16:00 and "
+            "moved the stand-up to 10:30; total.txt holds the sum, the tip and the time of the call.",
         ),
         ("2960", "444", "16:00"),
     ),

@@ -1,0 +1,110 @@
+"""``cachetrace report``: every table over one trace or a folder of traces, and gates over its rates."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+MANY_FILES = 20
+"""Above this many traces drift is that of the chosen token, and the top-k lists stay unread."""
+
+
+class Format(StrEnum):
+    """What the report is written as."""
+
+    TABLE = "table"
+    MARKDOWN = "md"
+    CSV = "csv"
+    JSON = "json"
+    LATEX = "latex"
+    HTML = "html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``report`` to the front door."""
+    app.command("report")(report)
+
+
+def report(
+    paths: Annotated[list[Path], typer.Argument(help="Trace files, or folders of them.", show_default=False)],
+    output_format: Annotated[
+        Format, typer.Option("--format", "-f", help="How to write the report.")
+    ] = Format.TABLE,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045  # Typer reads the annotation at run time
+        typer.Option("--output", "-o", help="Write to this file instead of stdout."),
+    ] = None,
+    gate: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--gate",
+            help="Exit 1 unless PAIR[.requests][.upper] OP NUMBER holds, e.g. 'cross-arm.upper<=0.05'.",
+        ),
+    ] = None,
+    junit: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--junit", help="Write the gates as JUnit XML to this file."),
+    ] = None,
+    baseline: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--baseline", help="Arm to compare with, by label or index, e.g. cold or warm#1."),
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare arms although a guard does not hold; it is still named.")
+    ] = False,
+    near_tie: Annotated[
+        float,
+        typer.Option(
+            "--near-tie", min=0.0, help="Margin in natural-log units below which a token is a near tie."
+        ),
+    ] = 0.1,
+    issue: Annotated[
+        bool, typer.Option("--issue", help="Print a bug report in Markdown, ready to paste.")
+    ] = False,
+) -> None:
+    r"""Verdicts, flips and rates with intervals over one trace or a folder of traces.
+
+    \b
+    Examples:
+      cachetrace report episode.msgpack
+      cachetrace report runs/ --format html -o report.html
+      cachetrace report runs/ --gate 'within-arm==0' --gate 'cross-arm.upper<=0.05' --junit gates.xml
+      cachetrace report episode.msgpack --issue | gh issue create --title "…" --body-file -
+    """
+    import sys
+
+    from replay.divergence.request_verdict import Detail
+    from stats.commands.written import command_line, terminal_width, write_text
+    from stats.gates import conclude, parse_gate
+    from stats.report.build import build_report, with_gates
+    from stats.report.collect import CollectOptions, collect
+    from stats.report.sources import trace_files
+
+    gates = [parse_gate(text) for text in gate or []]
+    files = trace_files(paths)
+    options = CollectOptions(
+        baseline=baseline,
+        anyway=anyway,
+        near_tie=near_tie,
+        detail=Detail.PATH if len(files) > MANY_FILES else Detail.ALTERNATIVES,
+        state_pairs=tuple(g.states for g in gates if g.states is not None),
+    )
+    built = build_report(collect(files, options), command=command_line(sys.argv))
+    built, results = with_gates(built, gates)
+    if issue:
+        from stats.report.issue import render_issue
+
+        text = render_issue(built, command_line(sys.argv))
+    else:
+        from stats.renderers.choose import render
+
+        text = render(built, output_format.value, terminal_width())
+    write_text(text, output)
+    if junit is not None:
+        from stats.renderers.junit import render_junit
+
+        write_text(render_junit(gates, results), junit)
+    conclude(gates, results)

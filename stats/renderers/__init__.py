@@ -1,0 +1,1 @@
+"""A report as text: terminal, Markdown, CSV, JSON, LaTeX, HTML, JUnit. They show, they compute nothing."""

@@ -1,0 +1,32 @@
+"""The renderer for a format's name."""
+
+from __future__ import annotations
+
+from stats.report.build import Built
+
+
+def render(built: Built, output_format: str, width: int = 160) -> str:
+    """The report as text in ``table``, ``md``, ``csv``, ``json``, ``latex`` or ``html``."""
+    if output_format == "table":
+        from stats.renderers.terminal import render_terminal
+
+        return render_terminal(built.report, width)
+    if output_format == "md":
+        from stats.renderers.markdown import render_markdown
+
+        return render_markdown(built.report)
+    if output_format == "csv":
+        from stats.renderers.csv import render_csv
+
+        return render_csv(built.report)
+    if output_format == "json":
+        from stats.renderers.json import render_json
+
+        return render_json(built.report)
+    if output_format == "latex":
+        from stats.renderers.latex import render_latex
+
+        return render_latex(built.report)
+    from stats.renderers.html import render_html
+
+    return render_html(built.report)

@@ -1,0 +1,120 @@
+"""The report on a terminal: aligned columns, wide cells wrapped, long tables cut with a count."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from stats.renderers.cells import cell_text, heading, is_numeric
+from stats.tables.table import Report, Table
+from tracer.clean_text import NOT_OBSERVED, cells, clean, fit
+
+GAP = "  "
+NARROWEST = 6
+LONGEST_WORD = 20
+DEFAULT_WIDTH = 120
+
+
+def render_terminal(report: Report, width: int = DEFAULT_WIDTH) -> str:
+    """Plain text without escape sequences; ends with a newline."""
+    parts = [clean(report.title), *(_wrapped(sentence, width) for sentence in report.summary)]
+    blocks = ["\n".join(parts)]
+    blocks += [table_text(table, width) for table in report.tables]
+    if report.disclosure is not None:
+        blocks.append(table_text(report.disclosure, width))
+    if report.command:
+        blocks.append(f"Made by: {clean(report.command)}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def table_text(table: Table, width: int = DEFAULT_WIDTH) -> str:
+    """One table with its title, basis and notes."""
+    shown = table.rows if table.shown_rows is None else table.rows[: table.shown_rows]
+    body = [
+        [clean(cell_text(c, column)) for c, column in zip(row, table.columns, strict=True)] for row in shown
+    ]
+    common, kept, below = _arranged(table, body)
+    head = [clean(heading(table.columns[i])) for i in kept]
+    right = [is_numeric(table.columns[i]) for i in kept]
+    rows = [[row[i] for i in kept] for row in body]
+    widths = _column_widths(head, rows, width)
+    lines = [clean(table.title)]
+    if common:
+        said = "; ".join(f"{table.columns[i].title}: {body[0][i]}" for i in common)
+        lines.append(_wrapped(f"All rows: {said}.", width))
+    lines += [*_row_lines(head, widths, right), GAP.join("─" * w for w in widths)]
+    for row, whole in zip(rows, body, strict=True):
+        lines += _row_lines(row, widths, right)
+        lines += [
+            _wrapped(f"    {whole[i]}", width, indent="    ") for i in below if whole[i] != NOT_OBSERVED
+        ]
+    if not body:
+        lines.append("(none)")
+    if len(shown) < len(table.rows):
+        lines.append(
+            f"… and {len(table.rows) - len(shown)} more rows; `--format csv` or `json` has all of them."
+        )
+    lines.append(_wrapped(table.basis, width))
+    lines += [_wrapped(note, width) for note in table.notes]
+    return "\n".join(lines)
+
+
+def _arranged(table: Table, body: Sequence[Sequence[str]]) -> tuple[list[int], list[int], list[int]]:
+    """(columns said once above, columns of the table, columns below each row)."""
+    common, kept, below = [], [], []
+    for i, column in enumerate(table.columns):
+        values = {row[i] for row in body}
+        if column.kind == "sentence":
+            below.append(i)
+        elif values == {NOT_OBSERVED} or (column.quiet and values <= {"0", NOT_OBSERVED} and body):
+            continue  # a column that says nothing only takes room
+        elif column.common and len(values) == 1:
+            common.append(i)
+        else:
+            kept.append(i)
+    return common, kept, below
+
+
+def _column_widths(head: Sequence[str], body: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Natural widths, the widest columns narrowed to their longest word until the table fits."""
+    columns = [[h, *(row[i] for row in body)] for i, h in enumerate(head)]
+    widths = [max(map(cells, column)) for column in columns]
+    least = [
+        min(max(cells(w) for text in column for w in text.split(" ")), LONGEST_WORD) for column in columns
+    ]
+    least = [min(natural, max(few, NARROWEST)) for natural, few in zip(widths, least, strict=True)]
+    surplus = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    while surplus > 0:
+        slack = [w - few for w, few in zip(widths, least, strict=True)]
+        if not any(slack):
+            break
+        at = max(range(len(widths)), key=lambda i: (slack[i] > 0, widths[i]))
+        widths[at] -= 1
+        surplus -= 1
+    return widths
+
+
+def _row_lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
+    pieces = [_folded(text, width) for text, width in zip(row, widths, strict=True)]
+    lines = []
+    for i in range(max(len(piece) for piece in pieces)):
+        parts = [
+            fit(piece[i] if i < len(piece) else "", width, pad=True, right=to_right)
+            for piece, width, to_right in zip(pieces, widths, right, strict=True)
+        ]
+        lines.append(GAP.join(parts).rstrip())
+    return lines
+
+
+def _folded(text: str, width: int) -> list[str]:
+    if cells(text) <= width:
+        return [text]
+    folded = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False) or [""]
+    # textwrap counts characters, a terminal counts cells: wide characters need shorter lines.
+    if any(cells(line) > width for line in folded):
+        folded = textwrap.wrap(text, max(width // 2, 1), break_long_words=True, break_on_hyphens=False)
+    return folded
+
+
+def _wrapped(sentence: str, width: int, indent: str = "") -> str:
+    return "\n".join(textwrap.wrap(clean(sentence), width, break_on_hyphens=False, subsequent_indent=indent))

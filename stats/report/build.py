@@ -1,0 +1,73 @@
+"""From collected traces to the report: which tables there are, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stats.gates import Gate, GateResult, evaluate_gate, gates_table
+from stats.report.configuration import Key, configuration_names
+from stats.report.controls import ControlSeries, control_series
+from stats.report.disclosure import disclosure_table
+from stats.report.findings import findings
+from stats.report.records import Collection
+from stats.report.series import Series, series_of
+from stats.tables.flips import flips_table
+from stats.tables.rates import declared_table, excluded_arms_table, excluded_pairs_table, rates_table
+from stats.tables.table import Report, Table
+from stats.tables.verdicts import verdicts_table
+
+
+class Built(Struct, frozen=True, kw_only=True):
+    """A report and the series that its gates are computed from."""
+
+    report: Report
+    series: tuple[Series, ...]
+    controls: tuple[ControlSeries, ...]
+    names: dict[Key, str]
+    collection: Collection
+
+
+def build_report(collection: Collection, *, command: str | None = None) -> Built:
+    """Every table that the traces hold something for."""
+    episodes = collection.episodes
+    names = configuration_names(arm.arm.engine for episode in episodes for arm in episode.arms)
+    series = series_of(episodes)
+    tables: list[Table | None] = [
+        rates_table(series, names),
+        verdicts_table(episodes, names),
+        flips_table(episodes, names),
+        declared_table(series, names),
+        excluded_pairs_table(series, names),
+        excluded_arms_table(collection),
+    ]
+    report = Report(
+        title=_title(collection),
+        command=command,
+        summary=findings(collection, series, names),
+        tables=tuple(table for table in tables if table is not None),
+        disclosure=disclosure_table(episodes, names),
+    )
+    return Built(
+        report=report, series=series, controls=control_series(episodes), names=names, collection=collection
+    )
+
+
+def with_gates(built: Built, gates: Sequence[Gate]) -> tuple[Built, tuple[GateResult, ...]]:
+    """The report with a table of gates in front, and the results; unchanged without gates."""
+    if not gates:
+        return built, ()
+    results = tuple(
+        result for gate in gates for result in evaluate_gate(gate, built.series, built.controls, built.names)
+    )
+    report = replace(built.report, tables=(gates_table(results), *built.report.tables))
+    return replace(built, report=report), results
+
+
+def _title(collection: Collection) -> str:
+    ids: Sequence[str] = list(dict.fromkeys(e.episode.episode_id for e in collection.episodes))
+    if len(ids) == 1:
+        return f"cachetrace report: {ids[0]}"
+    return f"cachetrace report: {len(ids)} episodes"

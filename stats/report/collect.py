@@ -1,0 +1,129 @@
+"""Open every trace, assess and compare its arms, and keep what the tables need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_arms
+from replay.divergence.request_verdict import Detail
+from replay.verdicts import Comparison, EpisodeAnalysis
+from stats.report.records import ArmRecord, Collection, EpisodeRecord, RequestFacts, Unreadable
+from tracer.episode import Arm, CacheState, Request
+from tracer.errors import TraceFormatError
+from tracer.tracefile import Loss, TraceReader
+
+
+class CollectOptions(Struct, frozen=True, kw_only=True):
+    """How traces are compared."""
+
+    baseline: str | None = None
+    anyway: bool = False
+    near_tie: float = DEFAULT_NEAR_TIE
+    detail: Detail = Detail.ALTERNATIVES
+    """``path`` leaves the top-k lists unread, which is what a report over many files does."""
+    state_pairs: tuple[tuple[CacheState, CacheState], ...] = ()
+    """Pairs of states to compare beside those with the baseline."""
+
+
+def collect(files: Sequence[Path], options: CollectOptions) -> Collection:
+    """Read and compare every file. A file that is no trace is listed, not fatal, unless it is alone."""
+    episodes: list[EpisodeRecord] = []
+    unreadable: list[Unreadable] = []
+    for file in files:
+        try:
+            episodes.append(read_episode(file, options))
+        except TraceFormatError as error:
+            if len(files) == 1:
+                raise
+            unreadable.append(Unreadable(path=str(file), reason=str(error)))
+    return Collection(episodes=tuple(episodes), unreadable=tuple(unreadable))
+
+
+def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
+    """One trace file with the verdicts of all its arms."""
+    with TraceReader.open(file) as trace:
+        analysis = analyse(
+            trace,
+            baseline=options.baseline,
+            anyway=options.anyway,
+            near_tie=options.near_tie,
+            detail=options.detail,
+        )
+        extra = tuple(_extra_comparisons(trace, analysis, options))
+        # Losses of columns show only once the columns were read, so they are gathered last.
+        losses = trace.losses
+        arms = tuple(
+            ArmRecord(
+                arm=arm,
+                end=trace.end(arm.index),
+                assessment=assessment,
+                facts=_facts(trace.requests(arm.index)),
+                damage=tuple(
+                    loss.sentence for loss in losses if loss.arm == arm.index and _hides_tokens(loss)
+                ),
+            )
+            for arm, assessment in zip(trace.arms, analysis.assessments, strict=True)
+        )
+        return EpisodeRecord(
+            path=str(file),
+            episode=trace.episode,
+            arms=arms,
+            analysis=analysis,
+            extra_comparisons=extra,
+            losses=tuple(loss.sentence for loss in losses),
+        )
+
+
+def _hides_tokens(loss: Loss) -> bool:
+    """A torn end leaves an incomplete arm, which is told apart; lost alternatives hide no token."""
+    return not loss.at_end and loss.column in (None, "path")
+
+
+def _extra_comparisons(
+    trace: TraceReader, analysis: EpisodeAnalysis, options: CollectOptions
+) -> Iterable[Comparison]:
+    """Snapshot arms against the arm that they restore, and the pairs of states that were asked for."""
+    wanted = [
+        (arm.reference_arm, arm.index)
+        for arm in trace.arms
+        if arm.reference_arm is not None and 0 <= arm.reference_arm < len(trace.arms)
+    ]
+    for first, second in options.state_pairs:
+        wanted.extend(_first_of_states(trace.arms, first, second))
+    known = {(c.baseline, c.arm) for c in (*analysis.comparisons, *analysis.controls)}
+    for a, b in dict.fromkeys(wanted):
+        if a != b and (a, b) not in known and (b, a) not in known:
+            yield compare_arms(
+                trace, a, b, anyway=options.anyway, near_tie=options.near_tie, detail=options.detail
+            )
+
+
+def _first_of_states(arms: Sequence[Arm], first: CacheState, second: CacheState) -> Iterable[tuple[int, int]]:
+    """The first arm of each state that got its prompts in the same way."""
+    for a in arms:
+        if a.state is first and not a.repeat and not a.pass_index:
+            for b in arms:
+                if b.state is second and b.way is a.way and not b.repeat and not b.pass_index:
+                    yield a.index, b.index
+
+
+def _facts(requests: Sequence[Request]) -> RequestFacts:
+    prompts = [r.exposure.prompt_tokens for r in requests if r.exposure.prompt_tokens is not None]
+    cached = [r.exposure.cached_tokens for r in requests if r.exposure.cached_tokens is not None]
+    return RequestFacts(
+        requests=len(requests),
+        output_tokens=sum(r.output_tokens for r in requests),
+        prompt_tokens=sum(prompts) if prompts else None,
+        cached_tokens=sum(cached) if cached else None,
+        identities=tuple(dict.fromkeys(r.identity for r in requests)),
+        sources=tuple(dict.fromkeys(r.exposure.source for r in requests if r.error is None)),
+        counted_requests=len(cached),
+        hits=sum(c > 0 for c in cached),
+        expectation_known=any(r.exposure.expected_tokens is not None for r in requests),
+        prompt_not_stored=sum(r.prompt is None for r in requests),
+        prefix_breaks=sum(r.prefix_break is not None for r in requests),
+        retokenized=sum(r.retokenized_at is not None for r in requests),
+    )

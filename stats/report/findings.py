@@ -1,0 +1,47 @@
+"""The findings of a report, one plain sentence each. Only from what may count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from replay.verdicts import Verdict
+from stats.report.configuration import Key
+from stats.report.records import Collection
+from stats.report.series import Series
+from stats.tables.rates import episode_rate_interval, pair_label
+from tracer.clean_text import percent
+
+
+def findings(collection: Collection, series: Sequence[Series], names: Mapping[Key, str]) -> tuple[str, ...]:
+    """Coverage first, then one sentence a series that counts."""
+    arms = [arm for episode in collection.episodes for arm in episode.arms]
+    counting = sum(arm.may_count for arm in arms)
+    read = f"{_plural(len(collection.episodes), 'trace')}, {_plural(len(arms), 'arm')}"
+    said = [f"{read}, of which {counting} may count."]
+    if collection.unreadable:
+        said.append(f"{_plural(len(collection.unreadable), 'file')} could not be read and is left out.")
+    said += [_sentence(one, names) for one in series if one.counted]
+    if not any(one.counted for one in series):
+        said.append("No rate can be given: no pair of arms has both states verified and both arms repeated.")
+    return tuple(said)
+
+
+def _sentence(one: Series, names: Mapping[Key, str]) -> str:
+    pairs = one.counted
+    differs = [bool(pair.differs) for pair in pairs]
+    k, n = sum(differs), len(differs)
+    found = episode_rate_interval(differs, one.key.carry)
+    within = sum(bool(p.within_baseline and p.within_baseline.differs) for p in pairs)
+    within_arm = sum(bool(p.within_arm and p.within_arm.differs) for p in pairs)
+    interval = f" [{percent(found.low)}, {percent(found.high)}]" if found else ""
+    flipped = sum(r.verdict is Verdict.FLIPPED for p in pairs for r in p.comparison.requests)
+    drifted = sum(r.verdict is Verdict.DRIFTED for p in pairs for r in p.comparison.requests)
+    return (
+        f"{names[one.key.configuration]}, {pair_label(one)}: {k} of {_plural(n, 'episode')} differ "
+        f"({percent(k / n)}{interval}); {_plural(flipped, 'request')} flipped and {drifted} drifted; against "
+        f"themselves {within} ({one.key.baseline}) and {within_arm} ({one.key.arm}) of {n} differ."
+    )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

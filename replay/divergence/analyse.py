@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from replay.divergence.assessment import assess_arm
 from replay.divergence.attribution import attribute
 from replay.divergence.flip import describe_flip
-from replay.divergence.guards import mismatches
+from replay.divergence.guards import FOLLOWING, mismatches
 from replay.divergence.pairing import ArmGroup, arm_groups, default_baselines, group_of, resolve_arm
 from replay.divergence.readable import ReadableTrace, Side
 from replay.divergence.request_verdict import Detail, Judged, RequestPair, judge
@@ -45,9 +45,9 @@ def analyse(
     groups = arm_groups(trace)
     labels = {arm.index: arm.label for arm in trace.arms}
     controls = tuple(
-        compare_arms(trace, group.first, arm, anyway=anyway, near_tie=near_tie, detail=detail)
+        compare_arms(trace, first, again, anyway=anyway, near_tie=near_tie, detail=detail)
         for group in groups
-        for arm in group.arms[1:]
+        for first, again in group.controls()
     )
     overall, by_way = default_baselines(trace, assessments)
     if baseline is not None:
@@ -118,7 +118,7 @@ def _pairs(
             continue
         home, group = group_of(groups, chosen), group_of(groups, arm.index)
         if home is not group:
-            yield home.partner(group, arm.index), arm.index
+            yield home.partner(arm), arm.index
 
 
 def _within_arm(a: Side, b: Side) -> bool:
@@ -152,7 +152,7 @@ def _unmatched(
     there, missing = (request_a, b) if request_b is None else (request_b, a)
     assert there is not None, "one of the two arms made this request"
     reason = f"{missing.arm.label} has no request {there.index}"
-    if not missing.complete:
+    if not missing.complete or missing.arm.way in FOLLOWING:
         verdict = Verdict.INCOMPLETE
     elif flipped:
         verdict = Verdict.DOWNSTREAM

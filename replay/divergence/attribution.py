@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from replay.divergence.pairing import ArmGroup, group_of
 from replay.verdicts import ArmAssessment, ArmStatus, Comparison, RequestVerdict, Verdict
 
+_NO_REPEAT = (Verdict.FAILED, Verdict.INCOMPLETE)
+"""A request that was not answered twice says nothing about whether it repeats."""
 _DIFFERENT = (Verdict.FLIPPED, Verdict.DRIFTED)
 
 
@@ -72,8 +74,11 @@ def _repeats_by_request(
 ) -> Mapping[int, list[RequestVerdict]]:
     """Request → its verdict in every within-arm control of the group."""
     found: dict[int, list[RequestVerdict]] = {}
+    speaking = group.repeating()
     for control in controls:
-        if control.arm in group.arms:
+        if control.arm in speaking:
             for verdict in control.requests:
+                if verdict.verdict in _NO_REPEAT:
+                    continue
                 found.setdefault(verdict.request, []).append(verdict)
     return found

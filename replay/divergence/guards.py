@@ -20,7 +20,8 @@ _ENGINE_FACTS = (
     ("batch_tokens", "batch size"),
     ("ubatch_tokens", "ubatch size"),
 )
-_FOLLOWING = (Way.FIXED, Way.FORCED, Way.BODY)
+FOLLOWING = (Way.FIXED, Way.FORCED, Way.BODY)
+"""Ways whose prompts do not depend on the arm's own answers."""
 _REPRODUCTIONS = frozenset({Priming.OWN, Priming.LOCKSTEP})
 """Lockstep decodes what the recorded arm decoded itself, so it claims to meet the same state."""
 
@@ -65,7 +66,7 @@ def _prompt_mismatches(a: Side, b: Side) -> Iterator[str]:
     """The first prompt; every prompt when one arm follows the other's (or the same) recorded prompts."""
     pairs = list(zip(a.trace.requests(a.index), b.trace.requests(b.index), strict=False))
     closed = Way.CLOSED_LOOP in (a.arm.way, b.arm.way)
-    follows = a.arm.way in _FOLLOWING or b.arm.way in _FOLLOWING
+    follows = a.arm.way in FOLLOWING or b.arm.way in FOLLOWING
     for request_a, request_b in pairs if follows and not closed else pairs[:1]:
         if request_a.identity is not request_b.identity:
             yield _differ(

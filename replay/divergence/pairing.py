@@ -21,19 +21,44 @@ from tracer.errors import UsageError
 class ArmGroup:
     """Arms that differ only in their repeat or pass number, in that order."""
 
-    arms: tuple[int, ...]
+    members: tuple[Arm, ...]
+
+    @property
+    def arms(self) -> tuple[int, ...]:
+        """Indices of the members."""
+        return tuple(arm.index for arm in self.members)
 
     @property
     def first(self) -> int:
-        return self.arms[0]
+        return self.members[0].index
 
-    def partner(self, group: ArmGroup, arm: int) -> int:
-        """Of this group, the arm that ``arm`` of ``group`` is held against: repeat i with repeat i.
+    def partner(self, arm: Arm) -> int:
+        """Of this group, the arm that an arm of another group is held against: repeat i with repeat i.
 
-        When this group has fewer repeats its repeat 0 answers for the rest.
+        When this group has fewer repeats (or passes) its first arm answers for the rest.
         """
-        place = group.arms.index(arm)
-        return self.arms[place] if place < len(self.arms) else self.first
+        place = (arm.repeat, arm.pass_index)
+        return next((m.index for m in self.members if (m.repeat, m.pass_index) == place), self.first)
+
+    def controls(self) -> tuple[tuple[int, int], ...]:
+        """(arm, its repeat) for every member but the first.
+
+        A repeat is held against the first arm; a later pass against the first pass of its own chain.
+        """
+        pairs = []
+        for arm in self.members[1:]:
+            starts = (m.index for m in self.members if m.repeat == arm.repeat and m.pass_index == 0)
+            against = next(starts, self.first) if arm.pass_index else self.first
+            pairs.append((against, arm.index))
+        return tuple(pairs)
+
+    def repeating(self) -> frozenset[int]:
+        """The members that say whether the arm repeats itself: from a fresh start where there are two.
+
+        A later pass starts on what the pass before left, so it only speaks for itself if nothing else does.
+        """
+        fresh = frozenset(m.index for m in self.members if m.pass_index == 0)
+        return fresh if len(fresh) > 1 else frozenset(self.arms)
 
 
 def arm_groups(trace: ReadableTrace) -> tuple[ArmGroup, ...]:
@@ -42,7 +67,8 @@ def arm_groups(trace: ReadableTrace) -> tuple[ArmGroup, ...]:
     for arm in trace.arms:
         members.setdefault(_sameness(arm), []).append(arm)
     return tuple(
-        ArmGroup(tuple(arm.index for arm in sorted(arms, key=_order_of_repeats))) for arms in members.values()
+        ArmGroup(tuple(sorted(arms, key=lambda arm: _order_of_repeats(trace, arm))))
+        for arms in members.values()
     )
 
 
@@ -129,5 +155,13 @@ def _sameness(arm: Arm) -> Hashable:
     )
 
 
-def _order_of_repeats(arm: Arm) -> tuple[bool, int, int, int]:
-    return (arm.way is not Way.RECORDED, arm.repeat, arm.pass_index, arm.index)
+def _order_of_repeats(trace: ReadableTrace, arm: Arm) -> tuple[bool, bool, int, int, int]:
+    """By number; an arm that failed or was cut off comes last, so that it answers for no other."""
+    end = trace.end(arm.index)
+    return (
+        end is None or not end.completed,
+        arm.way is not Way.RECORDED,
+        arm.repeat,
+        arm.pass_index,
+        arm.index,
+    )

@@ -1,0 +1,97 @@
+"""Replay many episodes on one engine, in a stated order: emptied, carried over, or with a sentinel.
+
+By default every episode starts from empty caches and the order does not matter. With ``carry`` the
+caches go from one episode to the next, as in the paper: one pass over all episodes is then one run,
+so it is done as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from replay.arm_schedule import PlannedArm, ReplayOptions
+from replay.replay_run import PlaceInRun, ReplayedArm, ReplayRun, replay_on
+from tracer.engines.base import Engine
+from tracer.episode import Carry
+from tracer.errors import UsageError
+from tracer.progress import ArmProgress
+from tracer.recording import new_run_id
+from tracer.tracefile import TraceReader
+
+SUFFIX = ".msgpack"
+
+Finished = Callable[[Path, Sequence[ReplayedArm]], None]
+
+
+def traces_of(folder: Path) -> list[Path]:
+    """The trace files of a folder in the order in which they were recorded, else by name.
+
+    Raises ``UsageError`` when there is none.
+    """
+    paths = sorted(folder.glob(f"*{SUFFIX}"))
+    if not paths:
+        raise UsageError(f"{folder} holds no trace file (*{SUFFIX}); record some with `cachetrace record`.")
+    return sorted(paths, key=_recorded_position)
+
+
+def replay_folder(
+    engine: Engine,
+    paths: Sequence[Path],
+    options: ReplayOptions,
+    progress: ArmProgress | None = None,
+    finished: Finished | None = None,
+) -> None:
+    """Replay all episodes; ``finished`` is called with a file and its new arms whenever one has some."""
+    options = replace(options, run_id=options.run_id or new_run_id())
+    if options.carry is Carry.EMPTIED:
+        for path in paths:
+            arms = replay_on(engine, path, options, progress)
+            if finished is not None:
+                finished(path, arms)
+        return
+    for kind in _passes(engine, paths, options, progress):
+        _one_pass(engine, paths, options, kind, progress, finished)
+
+
+def _passes(
+    engine: Engine, paths: Sequence[Path], options: ReplayOptions, progress: ArmProgress | None
+) -> Iterator[PlannedArm]:
+    """The passes over all episodes that are lacking. What one file lacks is run for all of them."""
+    lacking: dict[tuple[str, str, int, int], PlannedArm] = {}
+    for path in paths:
+        with ReplayRun(engine, path, options, progress) as run:
+            for planned in run.planned:
+                key = (planned.state, planned.priming, planned.repeat, planned.pass_index)
+                lacking.setdefault(key, replace(planned, resumes=None))
+    # Passes of one chain follow each other, as planned_arms gave them.
+    yield from lacking.values()
+
+
+def _one_pass(
+    engine: Engine,
+    paths: Sequence[Path],
+    options: ReplayOptions,
+    planned: PlannedArm,
+    progress: ArmProgress | None,
+    finished: Finished | None,
+) -> None:
+    """One arm of every episode, one after the other on the same caches."""
+    predecessor = None
+    for position, path in enumerate(paths):
+        place = PlaceInRun(
+            position=position, predecessor=predecessor, emptied=position == 0 and not planned.pass_index
+        )
+        with ReplayRun(engine, path, options, progress, place) as run:
+            arm = run.run(planned)
+        if finished is not None:
+            finished(path, (arm,))
+        with TraceReader.open(path) as trace:
+            predecessor = trace.episode.episode_id
+
+
+def _recorded_position(path: Path) -> tuple[int, str]:
+    with TraceReader.open(path) as trace:
+        return (trace.arms[0].place.position if trace.arms else 0, path.name)

@@ -18,6 +18,8 @@ from tracer.workloads.gsm8k_numbers import Doubt, Kind, Number, has_number_word,
 
 LONGEST_TEXT = 100_000
 """Characters that are looked at: the last ones of a longer text."""
+MOST_PLACES = 100
+"""Boxes and cues that are looked at, the last ones: a model that repeats itself writes thousands."""
 
 
 class Found(StrEnum):
@@ -170,7 +172,8 @@ _LATEX_WORDS = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^
 
 
 def _boxed(text: str) -> DerivedAnswer | None:
-    for start in reversed([match.end() for match in re.finditer(r"\\boxed\s*\{", text)]):
+    starts = [match.end() for match in re.finditer(r"\\boxed\s*\{", text)]
+    for start in reversed(starts[-MOST_PLACES:]):
         content = _plain_latex(_to_closing_brace(text, start))
         number = _choose(content, last=False)
         if number is not None:
@@ -200,7 +203,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s|$|[\"')\]])|\n")
 
 
 def _after_cue(text: str) -> DerivedAnswer | None:
-    for match in reversed(list(_CUE.finditer(text))):
+    for match in reversed(list(_CUE.finditer(text))[-MOST_PLACES:]):
         sentence = _sentence_from(text, match.end())
         number = _choose(sentence, last=False)
         if number is not None:

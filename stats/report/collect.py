@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,10 +11,15 @@ from msgspec import Struct
 from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_arms
 from replay.divergence.request_verdict import Detail
 from replay.verdicts import Comparison, EpisodeAnalysis
+from stats.report.held_trace import HeldTrace
 from stats.report.records import ArmRecord, Collection, EpisodeRecord, RequestFacts, Unreadable
 from tracer.episode import Arm, CacheState, Request
 from tracer.errors import TraceFormatError
 from tracer.tracefile import Loss, TraceReader
+
+FILES_WORTH_A_PROCESS = 100
+"""Below this many traces starting processes costs more than it saves."""
+MOST_WORKERS = 8
 
 
 class CollectOptions(Struct, frozen=True, kw_only=True):
@@ -28,8 +34,21 @@ class CollectOptions(Struct, frozen=True, kw_only=True):
     """Pairs of states to compare beside those with the baseline."""
 
 
-def collect(files: Sequence[Path], options: CollectOptions) -> Collection:
-    """Read and compare every file. A file that is no trace is listed, not fatal, unless it is alone."""
+def collect(files: Sequence[Path], options: CollectOptions, workers: int | None = None) -> Collection:
+    """Read and compare every file. A file that is no trace is listed, not fatal, unless it is alone.
+
+    Many files are shared out to one process a core; the result does not depend on how many there are.
+    """
+    if workers is None:
+        workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, MOST_WORKERS)
+    if len(files) < FILES_WORTH_A_PROCESS or workers < 2:
+        return _collect_here(files, options)
+    from stats.report.shared_out import collect_shared_out
+
+    return collect_shared_out(files, options, workers)
+
+
+def _collect_here(files: Sequence[Path], options: CollectOptions) -> Collection:
     episodes: list[EpisodeRecord] = []
     unreadable: list[Unreadable] = []
     for file in files:
@@ -44,7 +63,8 @@ def collect(files: Sequence[Path], options: CollectOptions) -> Collection:
 
 def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
     """One trace file with the verdicts of all its arms."""
-    with TraceReader.open(file) as trace:
+    with TraceReader.open(file) as reader:
+        trace = HeldTrace(reader)
         analysis = analyse(
             trace,
             baseline=options.baseline,
@@ -54,23 +74,22 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
         )
         extra = tuple(_extra_comparisons(trace, analysis, options))
         # Losses of columns show only once the columns were read, so they are gathered last.
-        losses = trace.losses
-        arms = tuple(
-            ArmRecord(
-                arm=arm,
-                end=trace.end(arm.index),
-                assessment=assessment,
-                facts=_facts(trace.requests(arm.index)),
-                damage=tuple(
-                    loss.sentence for loss in losses if loss.arm == arm.index and _hides_tokens(loss)
-                ),
-            )
-            for arm, assessment in zip(trace.arms, analysis.assessments, strict=True)
-        )
+        losses = reader.losses
         return EpisodeRecord(
             path=str(file),
             episode=trace.episode,
-            arms=arms,
+            arms=tuple(
+                ArmRecord(
+                    arm=arm,
+                    end=trace.end(arm.index),
+                    assessment=assessment,
+                    facts=_facts(trace.requests(arm.index)),
+                    damage=tuple(
+                        loss.sentence for loss in losses if loss.arm == arm.index and _hides_tokens(loss)
+                    ),
+                )
+                for arm, assessment in zip(trace.arms, analysis.assessments, strict=True)
+            ),
             analysis=analysis,
             extra_comparisons=extra,
             losses=tuple(loss.sentence for loss in losses),
@@ -83,7 +102,7 @@ def _hides_tokens(loss: Loss) -> bool:
 
 
 def _extra_comparisons(
-    trace: TraceReader, analysis: EpisodeAnalysis, options: CollectOptions
+    trace: HeldTrace, analysis: EpisodeAnalysis, options: CollectOptions
 ) -> Iterable[Comparison]:
     """Snapshot arms against the arm that they restore, and the pairs of states that were asked for."""
     wanted = [

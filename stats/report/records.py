@@ -41,9 +41,12 @@ class ArmRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def group_label(self) -> str:
-        """The arm's name without its repeat and pass number; a recording says its state."""
+        """The arm's name without its repeat and pass number; a recording says its state.
+
+        A cold recording is a repeat of its cold replays, so it bears their name.
+        """
         if self.arm.way is Way.RECORDED:
-            return f"recording ({self.arm.state})"
+            return "cold" if self.arm.state is CacheState.COLD else f"recording ({self.arm.state})"
         return self.arm.label.split("#")[0].split("@")[0]
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from replay.verdicts import Comparison, EvidenceClass, RequestVerdict, Verdict
 from stats.report.configuration import Key, configuration_key
@@ -105,30 +106,32 @@ def episode_differs(comparison: Comparison) -> bool | None:
 
 def series_of(episodes: Sequence[EpisodeRecord]) -> tuple[Series, ...]:
     """Every series that the episodes hold, sorted by key, episodes in execution order."""
-    gathered: dict[SeriesKey, list[EpisodePair]] = {}
+    gathered: dict[SeriesKey, dict[str, EpisodePair]] = {}
     for episode in sorted(episodes, key=lambda e: (e.started_at, e.path)):
         for key, pair in _pairs_of(episode):
             home = _free_run(gathered, key, pair)
-            gathered.setdefault(home, []).append(pair)
+            gathered.setdefault(home, {})[pair.episode_id] = pair
     ordered = sorted(gathered.items(), key=lambda item: _sortable(item[0]))
     return tuple(
-        Series(key=key, pairs=tuple(sorted(pairs, key=lambda p: (p.position, p.started_at, p.path))))
+        Series(key=key, pairs=tuple(sorted(pairs.values(), key=lambda p: (p.position, p.started_at, p.path))))
         for key, pairs in ordered
     )
 
 
-def _free_run(gathered: dict[SeriesKey, list[EpisodePair]], key: SeriesKey, pair: EpisodePair) -> SeriesKey:
+def _free_run(
+    gathered: dict[SeriesKey, dict[str, EpisodePair]], key: SeriesKey, pair: EpisodePair
+) -> SeriesKey:
     """The first run that does not hold this episode yet: an episode counts once in a rate."""
     run = 0
     while True:
         candidate = _with_run(key, run)
-        if all(other.episode_id != pair.episode_id for other in gathered.get(candidate, ())):
+        if pair.episode_id not in gathered.get(candidate, {}):
             return candidate
         run += 1
 
 
 def _with_run(key: SeriesKey, run: int) -> SeriesKey:
-    return SeriesKey(**{**{f: getattr(key, f) for f in key.__struct_fields__}, "run": run})
+    return key if run == key.run else replace(key, run=run)
 
 
 def _sortable(key: SeriesKey) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
-    from replay.commands import replay
+    from replay.commands import replay, study
 
     replay.register(app)
+    study.register(app)

@@ -1,0 +1,146 @@
+"""A cell's own process: native code can abort, and one engine at a time is loaded.
+
+The child reads its cell as one JSON line, keeps stdin open to notice that its parent is gone, and
+writes one JSON line when it ends. Its stderr is the user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from replay.study.cells import Cell
+
+_ROOT = Path(__file__).resolve().parents[2]
+_START = "import sys; sys.path.append(sys.argv[1]); from replay.study.child_process import main; main()"
+_REPORT = (
+    "import sys; sys.path.append(sys.argv[1]); sys.argv = ['cachetrace', *sys.argv[2:]]; "
+    "import cachetrace; cachetrace.main()"
+)
+_ENDING_S = 15.0
+
+
+class CellOrder(Struct, frozen=True, kw_only=True):
+    """What a child is asked to do."""
+
+    cell: Cell
+    study_folder: str
+    quiet: bool = False
+    command: str | None = None
+
+
+class CellReply(Struct, frozen=True, kw_only=True):
+    """What a child says in the end. ``reason``: why the cell did not reach its end."""
+
+    episodes: int = 0
+    failed: tuple[str, ...] = ()
+    reason: str | None = None
+    interrupted: bool = False
+
+
+def run_in_child(order: CellOrder) -> CellReply:
+    """Run one cell in a process of its own and wait for it. A crash becomes a reason.
+
+    On Ctrl-C the child is given time to leave its files readable; then ``KeyboardInterrupt`` goes on.
+    """
+    process = subprocess.Popen(  # noqa: S603  # our own interpreter and our own module
+        [sys.executable, "-P", "-c", _START, str(_ROOT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=_environment(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(order) + b"\n")
+            process.stdin.flush()
+        answer = process.stdout.read()
+        code = process.wait()
+    except KeyboardInterrupt:
+        _let_end(process)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+    if answer.strip():
+        reply = msgspec.json.decode(answer, type=CellReply)
+        if reply.interrupted:
+            raise KeyboardInterrupt
+        return reply
+    return CellReply(reason=_how_it_ended(code))
+
+
+def print_report(folder: Path) -> int:
+    """Print the report of a study's folder, as ``cachetrace report`` does; its exit code."""
+    command = [sys.executable, "-P", "-c", _REPORT, str(_ROOT), "report", str(folder)]
+    sys.stdout.flush()
+    return subprocess.run(command, check=False, env=_environment()).returncode  # noqa: S603  # our own command
+
+
+def main() -> NoReturn:
+    """Entry point of the child."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what native libraries print is no answer
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=CellOrder)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    reply = _obey(order)
+    answers.write(msgspec.json.encode(reply))
+    answers.flush()
+    os._exit(0)  # native libraries may hang or abort while they are unloaded; everything is written
+
+
+def _obey(order: CellOrder) -> CellReply:
+    from tracer.engines.registry import preload
+    from tracer.errors import CachetraceError
+
+    try:
+        preload(order.cell.engine)
+        from replay.study.cell_run import run_cell
+        from tracer.progress import progress_for
+
+        outcome = run_cell(
+            order.cell, Path(order.study_folder), progress_for(quiet=order.quiet), order.command
+        )
+    except CachetraceError as error:
+        return CellReply(reason=str(error))
+    except KeyboardInterrupt:
+        return CellReply(interrupted=True)
+    return CellReply(episodes=outcome.episodes, failed=tuple(outcome.failed))
+
+
+def _end_with_parent() -> None:
+    """A study that was killed must not leave an engine running: the next one would share its cores."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _let_end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING_S)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _how_it_ended(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code} and no answer"
+
+
+def _environment() -> dict[str, str]:
+    """The user's environment without what would put other modules in front of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

@@ -62,11 +62,14 @@ class PlainLines:
         self._label = ""
         self._planned: int | None = None
         self._started = time.monotonic()
+        self._first_s: float | None = None
+        """Seconds of request 0: with a cache it alone computes its whole prompt."""
         self._index = 0
         self._prompt_tokens = 0
 
     def arm_started(self, label: str, planned: int | None) -> None:
         self._label, self._planned, self._started = label, planned, time.monotonic()
+        self._first_s = None
 
     def request_started(self, index: int, prompt_tokens: int) -> None:
         self._index, self._prompt_tokens = index, prompt_tokens
@@ -74,7 +77,7 @@ class PlainLines:
     def prompt_progress(self, done: int, total: int) -> None: ...
 
     def request_ended(self, index: int, cached_tokens: int | None, output_tokens: int) -> None:
-        left = time_left(index + 1, self._planned, time.monotonic() - self._started)
+        left = self._time_left(index + 1)
         counts = self._counts(cached_tokens, output_tokens)
         self.note(f"{self._label}: request {index}{_of(self._planned)}: {counts}{left}")
 
@@ -83,6 +86,15 @@ class PlainLines:
 
     def note(self, sentence: str) -> None:
         print(sentence, file=self._out, flush=True)
+
+    def _time_left(self, done: float) -> str:
+        """From request 0 only as long as there is no other: the later ones are mostly shorter."""
+        elapsed = time.monotonic() - self._started
+        if self._first_s is None and done >= 1:
+            self._first_s = elapsed
+        if self._first_s is None or done < 2 or self._planned is None:
+            return time_left(done, self._planned, elapsed)
+        return time_left(done - 1, self._planned - 1, elapsed - self._first_s)
 
     def _counts(self, cached_tokens: int | None, output_tokens: int) -> str:
         cached = "–" if cached_tokens is None else str(cached_tokens)
@@ -118,11 +130,10 @@ class TerminalBar(PlainLines):
 
     def _draw(self, part: float) -> None:
         done = self._index + part
-        elapsed = time.monotonic() - self._started
         fraction = min(done / self._planned, 1.0) if self._planned else 0.0
         filled = round(fraction * _BAR_CELLS)
         bar = "█" * filled + "·" * (_BAR_CELLS - filled) if self._planned else ""
-        left = time_left(done, self._planned, elapsed)
+        left = self._time_left(done)
         line = f"{self._label} {bar} request {self._index}{_of(self._planned)}{left}{self._last}"
         self._out.write("\r" + line.ljust(self._width))
         self._out.flush()

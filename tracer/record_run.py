@@ -17,6 +17,7 @@ from tracer.episode import ArmEnd, CacheState, Carry, Message, Priming, RunPlace
 from tracer.errors import EngineError, TraceFormatError, UsageError
 from tracer.progress import ArmProgress, progress_for
 from tracer.recording import (
+    CARRIED_RUN,
     RecordingSettings,
     new_run_id,
     record_episode,
@@ -115,6 +116,8 @@ class RecordRun:
         _one_of("--logits", logits, ("top", "full"))
         if carry_over and sentinel:
             raise UsageError("--carry-over keeps the caches and --sentinel overwrites them; choose one.")
+        if resume and (carry_over or sentinel):
+            raise UsageError(CARRIED_RUN)
         carry = Carry.CARRIED_OVER if carry_over else Carry.SENTINEL if sentinel else Carry.EMPTIED
         settings = RecordingSettings(
             state=CacheState(state),
@@ -142,8 +145,9 @@ class RecordRun:
         try:
             yield from self._episodes(engine, wish, output, progress)
         except KeyboardInterrupt:
-            again = this_command() if self.resume else f"{this_command()} --resume"
-            progress.note(f"Take it up again with: {_scrubbed(again)}")
+            if self.settings.carry is Carry.EMPTIED:
+                again = this_command() if self.resume else f"{this_command()} --resume"
+                progress.note(f"Take it up again with: {_scrubbed(again)}")
             raise
         finally:
             engine.close()

@@ -33,6 +33,10 @@ from tracer.workloads.base import Workload
 from tracer.workloads.registry import workload_from_spec
 
 DEFAULT_NEW_TOKENS = 48
+CARRIED_RUN = (
+    "a run that hands its caches from one episode to the next cannot be taken up in the middle; "
+    "record it anew with --force."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +130,8 @@ def resume_recording(
         else:
             shelf = FileShelf(states_folder(path)) if states_folder(path).is_dir() else None
             plan = ArmPlan.of(arm, keep_rows=keep_rows, keep_states=shelf)
-            if arm.place.position > 0 and arm.place.carry is not Carry.EMPTIED:
-                raise UsageError(
-                    "this episode began on caches that the one before had left, so it cannot be taken up "
-                    "again; record the run anew with --force."
-                )
+            if arm.place.carry is not Carry.EMPTIED:
+                raise UsageError(CARRIED_RUN)
         return execute_arm(engine, plan, source, writer, progress, committed=committed)
 
 

@@ -12,15 +12,12 @@ from tracer.engines.choice import EngineChoice
 
 HELP = """Record one episode (or a folder of them) from a real engine.
 
+\b
 Examples:
-
-  cachetrace record -o office.msgpack                     # embedded engine, default model, built-in task
-
+  cachetrace record -o office.msgpack            # embedded engine, default model, built-in task
   cachetrace record --workload chat --file talks.jsonl -o talks/
-
-  cachetrace record --model qwen.gguf --agent model --state warm --keep-states -o office.msgpack
-
-  cachetrace record --resume -o office.msgpack            # take up a recording that was stopped
+  cachetrace record --model qwen.gguf --agent model --keep-states -o office.msgpack
+  cachetrace record --resume -o office.msgpack   # take up a recording that was stopped
 """
 
 

@@ -71,6 +71,8 @@ class ParsedAnswer:
     decode_s: float | None = None
     first_token_s: float | None = None
     slot: int | None = None
+    slot_tokens: int | None = None
+    """llama.cpp: tokens that the slot holds afterwards. This is not exposure."""
     truncated: bool = False
     effective_sampling: dict[str, Any] = field(default_factory=dict)
     """llama.cpp's echo of the settings that it used; an unset seed is absent."""
@@ -172,6 +174,7 @@ def _parsed(parts: AnswerParts, asked: Asked, notes: tuple[str, ...]) -> ParsedA
         prompt_s=_seconds(timings.prompt_ms if timings is not None else None),
         decode_s=_seconds(timings.predicted_ms if timings is not None else None),
         slot=native.id_slot if native is not None else None,
+        slot_tokens=native.tokens_cached if native is not None else None,
         truncated=bool(native is not None and native.truncated),
         effective_sampling=_sampling_echo(native),
         error=error_object(parts.error, 200) if parts.error is not None else None,

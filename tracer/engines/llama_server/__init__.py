@@ -1,0 +1,27 @@
+"""Engine ``llama-server``: llama.cpp's server over HTTP, attached or launched.
+
+arguments   the command line of a launched server
+launched    its process: start, log, stop, and how it died
+described   the effective configuration, from what the server says
+vocabulary  rendering, tokenizing, bytes of tokens
+slot_files  saved states: our own files, checked before the server reads them
+traffic     other clients of an attached server
+backend     the two ways to have a server: attached, or launched and restarted by us
+engine      the adapter that the arm loop talks to
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracer.engines.choice import EngineChoice
+    from tracer.engines.llama_server.engine import LlamaServerEngine
+
+
+def open_llama_server(choice: EngineChoice) -> LlamaServerEngine:
+    """Attach to ``choice.url``, or launch ``choice.server_bin``."""
+    from tracer.engines.llama_server.backend import open_backend
+    from tracer.engines.llama_server.engine import LlamaServerEngine
+
+    return LlamaServerEngine(open_backend(choice))

@@ -1,0 +1,318 @@
+"""The adapter: one request at a time to a llama.cpp server, ids in and ids out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tracer.engines.base import GenerateCall, Generation, SavedState
+from tracer.engines.http.answer import Asked, ParsedAnswer, StreamedAnswer, parse_body
+from tracer.engines.http.refusals import HttpRefusal, error_object, refusal, refusal_of
+from tracer.engines.llama_server.backend import Backend
+from tracer.engines.llama_server.slot_files import SlotFile
+from tracer.engines.llama_server.traffic import TrafficWatch
+from tracer.engines.llama_server.vocabulary import ServerVocabulary
+from tracer.episode import CacheState, Capabilities, EngineInfo, ExposureSource, Identity, Message, Timing
+from tracer.errors import EngineDied, EngineError, EngineMissing, StateRefused
+
+MOST_ALTERNATIVES = 255
+PROGRESS_FROM_TOKENS = 512
+"""Prompts with at least so many tokens to compute are streamed, so that their progress is seen."""
+_SLOT = 0
+
+
+class LlamaServerEngine:
+    """llama.cpp's server, attached or launched.
+
+    What the slot holds is kept as our own account: after a request, its prompt and all generated
+    tokens but the last (that one was chosen and never decoded). It is checked against the number
+    of tokens that the server says the slot holds, and forgotten when another client interferes.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._vocabulary = ServerVocabulary()
+        self._second_layer = True
+        self._prefix_cache = True
+        self._watch: TrafficWatch | None = None if backend.owned else TrafficWatch(backend.endpoint)
+        self._held: tuple[int, ...] | None = () if backend.owned else None
+        self._served = 0
+
+    # ---- what it is
+
+    @property
+    def info(self) -> EngineInfo:
+        info = self._backend.info
+        if not self._pinned:
+            return info
+        from msgspec.structs import replace
+
+        return replace(info, flags=info.flags | {"pinned_slot": str(_SLOT)})
+
+    @property
+    def capabilities(self) -> Capabilities:
+        owned = self._backend.owned
+        states = (CacheState.COLD, CacheState.WARM, CacheState.NO_PROMPT_CACHE)
+        return Capabilities(
+            token_ids=True,
+            chosen_logprob=True,
+            top_k=MOST_ALTERNATIVES,
+            cached_tokens=True,
+            reset=owned,
+            disable_per_request=True,
+            snapshot=owned,
+            prompt_cache=True,
+            states=(*states, CacheState.SNAPSHOT) if owned else states,
+        )
+
+    @property
+    def _pinned(self) -> bool:
+        """Whether requests name their slot. The server then leaves its second layer out."""
+        several = (self._backend.info.slots or 1) > 1
+        return several or not (self._backend.owned or self._second_layer)
+
+    # ---- text and tokens
+
+    def render(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None = None) -> str:
+        return self._vocabulary.render(self._backend.endpoint, messages, tools)
+
+    def tokenize(self, text: str) -> list[int]:
+        return self._vocabulary.tokenize(self._backend.endpoint, text)
+
+    def piece(self, token_id: int) -> bytes | None:
+        try:
+            return self._vocabulary.piece(self._backend.endpoint, token_id)
+        except EngineError:
+            return None  # a dead server must not cost the request that it has answered
+
+    # ---- caches
+
+    def set_layers(self, *, prefix_cache: bool, prompt_cache: bool) -> None:
+        """Launched: starts anew when they differ. Attached: the second layer is left out by pinning."""
+        self._prefix_cache, self._second_layer = prefix_cache, prompt_cache
+        if self._backend.set_layers(prefix_cache=prefix_cache, prompt_cache=prompt_cache):
+            self._forget()
+
+    def reset(self) -> None:
+        """A fresh server; nothing happens when the present one has served nothing yet."""
+        if not self._backend.owned:
+            raise StateRefused("This server was not started by cachetrace, so its caches cannot be emptied.")
+        if self._served or self._held:
+            self._backend.restart()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._held, self._served = (), 0
+
+    def held_ids(self) -> tuple[int, ...] | None:
+        return self._held
+
+    def cut(self, tokens: int) -> None:  # noqa: ARG002  # refused whatever it is
+        raise StateRefused("The llama.cpp server cannot cut its cache to a prefix.")
+
+    def decode_into_cache(self, token_ids: Sequence[int]) -> None:  # noqa: ARG002  # refused
+        raise StateRefused("The llama.cpp server cannot decode given tokens one at a time.")
+
+    def save_state(self) -> SavedState:
+        folder = self._backend.slot_folder
+        if folder is None:
+            raise StateRefused("Slot files of a server that was not started by cachetrace are never used.")
+        if not self._held:
+            raise StateRefused("The slot holds nothing that is known, so there is no state to save.")
+        name = folder.next_name()
+        saved = self._slot_action("save", name, f"while saving the state {name}").get("n_saved")
+        if saved != len(self._held):
+            raise EngineError(f"The server saved {saved} tokens, but its slot should hold {len(self._held)}.")
+        file = folder.record(name, self._settings())
+        return SavedState(self._held, file.size_bytes, file)
+
+    def restore_state(self, state: SavedState) -> None:
+        """Whether it took effect shows only in the next request's exposure."""
+        folder, file = self._backend.slot_folder, state.payload
+        if folder is None or not isinstance(file, SlotFile):
+            raise StateRefused("This state was not saved by this server; record it again.")
+        folder.check(file, self._settings())
+        self._held = None  # a restore that fails leaves the slot empty or worse
+        restored = self._slot_action("restore", file.name, f"while restoring the state {file.name}").get(
+            "n_restored"
+        )
+        if restored != len(state.token_ids):
+            raise EngineError(f"The server restored {restored} tokens of a state of {len(state.token_ids)}.")
+        self._held = state.token_ids
+        self._served += 1
+
+    def _settings(self) -> str:
+        """Hash of what a state depends on; the layers may differ between saving and restoring."""
+        from msgspec.structs import replace
+
+        fixed = replace(self._backend.info, prompt_cache_bytes=None, prefix_cache=None, flags={})
+        return hashlib.sha256(repr(fixed).encode()).hexdigest()
+
+    def _slot_action(self, action: str, filename: str, while_doing: str) -> dict[str, Any]:
+        path = f"/slots/{_SLOT}?action={action}"
+        try:
+            reply = self._backend.endpoint.post(path, {"filename": filename})
+        except (EngineDied, EngineMissing) as problem:
+            raise self._backend.death(while_doing, problem) from problem
+        if reply.status == 501:
+            raise StateRefused(
+                "This server cannot save and restore slots (a projector is loaded, or it is off)."
+            )
+        if not reply.ok:
+            said = refusal_of(reply.status, reply.body)
+            raise EngineError(f"The server failed {while_doing}: {said.error.message}")
+        parsed = reply.json()
+        return parsed if isinstance(parsed, dict) else {}
+
+    def close(self) -> None:
+        self._backend.close()
+
+    # ---- serving
+
+    def generate(self, call: GenerateCall) -> Generation:
+        if call.forced_ids is not None:
+            raise StateRefused("The llama.cpp server chooses its tokens itself; forced needs --engine llama.")
+        interference = self._watch.before_request() if self._watch is not None else None
+        if interference is not None:
+            self._held = None
+        held, self._held = self._held, None
+        self._served += 1
+        self._vocabulary.expect(call.prompt_ids)
+        started_at, clock = time.time(), time.monotonic()
+        parsed = self._ask(call, held)
+        wall_s = time.monotonic() - clock
+        if parsed.error is not None and not (parsed.choices and len(parsed.choices[0].path)):
+            raise refusal(parsed.error)
+        generation = self._generation(call, parsed, held, interference)
+        self._note_held(call, parsed, generation)
+        if self._watch is not None:
+            self._watch.after_request()
+        timing = Timing(
+            started_at=started_at,
+            wall_s=wall_s,
+            prompt_s=parsed.prompt_s,
+            decode_s=parsed.decode_s,
+            first_token_s=parsed.first_token_s,
+        )
+        return _with(generation, timing)
+
+    def _ask(self, call: GenerateCall, held: tuple[int, ...] | None) -> ParsedAnswer:
+        body = self._body(call)
+        asked = Asked(top_k=call.top_k, greedy=call.sampling.greedy, piece=self._known_piece)
+        to_compute = len(call.prompt_ids) - (len(held) if held and call.use_cache else 0)
+        streamed = call.on_prompt_progress is not None and to_compute >= PROGRESS_FROM_TOKENS
+        while_doing = f"while serving a request of {len(call.prompt_ids)} prompt tokens"
+        endpoint = self._backend.endpoint
+        try:
+            if not streamed:
+                reply = endpoint.post("/completion", body)
+                if not reply.ok:
+                    raise refusal_of(reply.status, reply.body)
+                return parse_body(reply.body, asked)
+            answer = StreamedAnswer(asked, call.on_prompt_progress)
+            end = endpoint.stream(
+                "/completion", body | {"stream": True, "return_progress": True}, answer.feed
+            )
+        except (EngineDied, EngineMissing) as problem:
+            raise self._backend.death(while_doing, problem) from problem
+        if end.status >= 400:
+            raise refusal_of(end.status, end.body)
+        broken = end.broken
+        if broken is not None:
+            broken = str(self._backend.death(while_doing, EngineError(broken)))
+        return answer.finish(broken)
+
+    def _body(self, call: GenerateCall) -> dict[str, Any]:
+        sampling = call.sampling
+        body: dict[str, Any] = {
+            "prompt": list(call.prompt_ids),
+            "n_predict": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "n_probs": call.top_k,
+            "return_tokens": True,
+            "cache_prompt": call.use_cache and self._prefix_cache,
+        }
+        optional = {"seed": sampling.seed, "top_k": sampling.top_k, "top_p": sampling.top_p}
+        body |= {name: value for name, value in optional.items() if value is not None}
+        if self._pinned:
+            body["id_slot"] = _SLOT
+        return body | sampling.extra
+
+    def _known_piece(self, token_id: int) -> bytes | None:
+        return self._vocabulary.known(token_id)
+
+    def _generation(
+        self, call: GenerateCall, parsed: ParsedAnswer, held: tuple[int, ...] | None, interference: str | None
+    ) -> Generation:
+        if not parsed.choices:
+            raise HttpRefusal(error_object("the server answered without a completion", 200))
+        choice, count = parsed.choices[0], parsed.count
+        self._vocabulary.learn(choice.pieces)
+        notes = [note for note in (count.note, interference, *parsed.notes) if note]
+        if count.prompt_tokens is not None and count.prompt_tokens != len(call.prompt_ids):
+            notes.append(
+                f"the server counts {count.prompt_tokens} prompt tokens, {len(call.prompt_ids)} were sent"
+            )
+        notes += _other_sampling(call, parsed)
+        extra: dict[str, Any] = {}
+        if parsed.truncated:
+            extra["truncated"] = True
+        if parsed.error is not None:
+            extra["error"] = {"kind": parsed.error.kind, "message": parsed.error.message}
+        not_observed = dict(choice.not_observed)
+        if call.keep_rows:
+            not_observed["rows"] = "the server does not give whole rows"
+        return Generation(
+            path=choice.path,
+            alternatives=choice.alternatives,
+            scale=choice.scale,
+            stop=choice.stop,
+            text=choice.text,
+            identity=choice.identity,
+            prompt_tokens=len(call.prompt_ids),
+            cached_tokens=count.cached_tokens,
+            exposure_source=count.source if count.cached_tokens is not None else ExposureSource.NOT_OBSERVED,
+            exposure_note="; ".join(notes) or None,
+            prompt_cache_tokens=self._from_second_layer(call, count.cached_tokens, held),
+            pieces=choice.pieces,
+            not_observed=not_observed,
+            extra=extra,
+        )
+
+    def _from_second_layer(
+        self, call: GenerateCall, cached: int | None, held: tuple[int, ...] | None
+    ) -> int | None:
+        """Cached tokens beyond what the slot itself held. Nobody else could have brought them back."""
+        from tracer.exposure import expected_tokens
+
+        if not self._backend.owned or cached is None or held is None:
+            return None
+        own = expected_tokens(held, call.prompt_ids) or 0
+        return max(cached - own, 0)
+
+    def _note_held(self, call: GenerateCall, parsed: ParsedAnswer, generation: Generation) -> None:
+        """Our account of the slot, kept only while the server's own count agrees with it."""
+        generated = tuple(generation.path.token_ids.tolist())
+        holds = (*call.prompt_ids, *generated[:-1])
+        agrees = parsed.slot_tokens is None or parsed.slot_tokens == len(holds)
+        complete = parsed.error is None and generation.identity is Identity.TOKEN_ID and not parsed.truncated
+        self._held = holds if agrees and complete else None
+
+
+def _other_sampling(call: GenerateCall, parsed: ParsedAnswer) -> list[str]:
+    """The server echoes what it used; a setting that was not taken over would be a silent cause."""
+    asked = {"temperature": call.sampling.temperature, "seed": call.sampling.seed}
+    used = parsed.effective_sampling
+    return [
+        f"the server used {name} {used[name]} instead of {value}"
+        for name, value in asked.items()
+        if value is not None and name in used and used[name] != value
+    ]
+
+
+def _with(generation: Generation, timing: Timing) -> Generation:
+    from dataclasses import replace
+
+    return replace(generation, timing=timing)

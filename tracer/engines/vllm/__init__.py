@@ -1,0 +1,1 @@
+"""Engine ``vllm``: vLLM's server over HTTP, attached or launched."""

@@ -195,6 +195,8 @@ class _Run:
             totals.add(request)
             self._progress.request_ended(self.index, generation.cached_tokens, len(generation.path))
             self.index += 1
+            if generation.error is not None:
+                return f"the answer to request {served.index} broke off: {generation.error.message}"
             if error is None:
                 error = self._prime_next(planned, generation)
             if error is not None:

@@ -76,6 +76,7 @@ class Served:
             ),
             not_observed=generation.not_observed,
             extra=generation.extra,
+            error=generation.error,
         )
 
     def failed(self, error: CachetraceError) -> Request:

@@ -18,6 +18,7 @@ from tracer.episode import (
     ExposureSource,
     Identity,
     Message,
+    RequestError,
     Sampling,
     Scale,
     StopReason,
@@ -71,6 +72,8 @@ class Generation:
     timing: Timing = field(default_factory=Timing)
     not_observed: dict[str, str] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
+    error: RequestError | None = None
+    """The answer broke off. What had arrived is in the columns, and ``stop`` is ERROR."""
 
 
 @dataclass(frozen=True, slots=True)

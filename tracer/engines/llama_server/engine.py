@@ -259,8 +259,6 @@ class LlamaServerEngine:
         extra: dict[str, Any] = {}
         if parsed.truncated:
             extra["truncated"] = True
-        if parsed.error is not None:
-            extra["error"] = {"kind": parsed.error.kind, "message": parsed.error.message}
         not_observed = dict(choice.not_observed)
         if call.keep_rows:
             not_observed["rows"] = "the server does not give whole rows"
@@ -279,6 +277,7 @@ class LlamaServerEngine:
             pieces=choice.pieces,
             not_observed=not_observed,
             extra=extra,
+            error=parsed.error,
         )
 
     def _from_second_layer(

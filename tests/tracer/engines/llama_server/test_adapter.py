@@ -225,3 +225,18 @@ def test_the_users_options_win_and_keys_are_hidden(tmp_path: Path) -> None:
 def test_one_way_to_have_a_server() -> None:
     with pytest.raises(UsageError, match="not both"):
         open_llama_server(EngineChoice(engine="llama-server", url="http://127.0.0.1:1", server_bin="x"))
+
+
+def test_a_stream_that_breaks_keeps_what_came(attach: Callable[[Scripted], LlamaServerEngine]) -> None:
+    events = (WIRE / "c4.sse").read_text().split("\n\n")
+    script = Scripted(**{"/completion": "\n\n".join(events[:4]) + '\n\ndata: {"index"'})
+    engine = attach(script)
+    seen: list[tuple[int, int]] = []
+    answer = engine.generate(call(600, on_prompt_progress=lambda done, total: seen.append((done, total))))
+    assert script.sent[-1]["stream"] is True
+    assert answer.path.token_ids.tolist() == [504, 1296]
+    assert answer.stop is StopReason.ERROR
+    assert answer.error is not None
+    assert "cut inside an event" in answer.error.message
+    assert engine.held_ids() is None
+    assert seen == [(0, 1), (1, 1)]

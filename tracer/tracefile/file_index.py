@@ -43,6 +43,7 @@ class FileIndex:
         self._losses: list[Loss] = []
         self._tail: Loss | None = None
         self._derived: list[Loss] = []
+        self._listed: tuple[Arm, ...] | None = None
 
     @classmethod
     def build(cls, path: Path, window: FileWindow, *, heads_only: bool = False) -> FileIndex:
@@ -85,15 +86,18 @@ class FileIndex:
         """One arm; ``TraceFormatError`` when the file has no such arm."""
         found = self._arms.get(index)
         if found is None:
-            if 0 <= index < len(self.arms()):
+            known = max(self._arms, default=-1) + 1
+            if 0 <= index < known:
                 return ArmIndex()
-            raise TraceFormatError(f"{self.path} has no arm {index}; it has {len(self.arms())}.")
+            raise TraceFormatError(f"{self.path} has no arm {index}; it has {known}.")
         return found
 
     def arms(self) -> tuple[Arm, ...]:
         """All arms, with stand-ins for lost descriptions."""
-        known = max(self._arms, default=-1) + 1
-        return tuple(self._arms.get(i, ArmIndex()).described(i) for i in range(known))
+        if self._listed is None:
+            known = max(self._arms, default=-1) + 1
+            self._listed = tuple(self._arms.get(i, ArmIndex()).described(i) for i in range(known))
+        return self._listed
 
     def losses(self) -> tuple[Loss, ...]:
         tail = () if self._tail is None else (self._tail,)
@@ -101,6 +105,7 @@ class FileIndex:
 
     def _scan(self, window: FileWindow, size: int) -> None:
         self._tail = None
+        self._listed = None
         for item in window.walk(self._scanned_to, size):
             if isinstance(item, DamagedBytes):
                 self._note_damage(item, size)
@@ -152,6 +157,7 @@ class FileIndex:
             raise TraceFormatError(f"{self.path} holds a second header at byte {frame.offset}.")
         if frame.kind == Kind.PIECES:
             self._take_pieces(frame, window)
+            self._advance(frame)  # useful without the request that it came with
             return
         if not 0 <= frame.arm < MOST_ARMS:
             raise TraceFormatError(f"{self.path} names arm {frame.arm} at byte {frame.offset}.")
@@ -181,7 +187,11 @@ class FileIndex:
     def _take_column(self, frame: Frame, entry: ArmIndex, window: FileWindow) -> None:
         if not self._heads_only and frame.kind in _EAGER and window.payload(frame) is None:
             return  # named with the request, whose commit asks for it
-        entry.frames.setdefault(frame.request, {}).setdefault(frame.kind, frame)
+        columns = entry.frames.setdefault(frame.request, {})
+        if frame.request in entry.commits:
+            columns.setdefault(frame.kind, frame)
+        else:
+            columns[frame.kind] = frame  # of two, the one nearer to the commit belongs to it
 
     def _take_description(self, frame: Frame, entry: ArmIndex, window: FileWindow) -> None:
         if self._heads_only and frame.kind == Kind.REQUEST:

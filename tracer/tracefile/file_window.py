@@ -75,10 +75,19 @@ class FileWindow:
             left -= len(chunk)
         return b"".join(parts)
 
-    def payload(self, frame: Frame) -> bytes | None:
-        """The frame's payload; None when its checksum does not hold."""
-        payload = self.read(frame.payload_offset, frame.payload_bytes)
+    def payload(self, frame: Frame, *, alone: bool = False) -> bytes | None:
+        """The frame's payload; None when its checksum does not hold.
+
+        ``alone``: its neighbours will not be asked for next, so nothing more is read.
+        """
+        read = self._read_alone if alone else self.read
+        payload = read(frame.payload_offset, frame.payload_bytes)
         return payload if crc32(payload) == frame.payload_crc else None
+
+    def _read_alone(self, offset: int, size: int) -> bytes:
+        with self._lock:
+            self._file.seek(offset)
+            return self._read_fully(size)
 
     def walk(self, offset: int, size: int) -> Iterator[Frame | DamagedBytes]:
         """Every frame from ``offset`` to ``size``, and the byte ranges that are none."""

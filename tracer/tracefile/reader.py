@@ -222,7 +222,7 @@ class TraceReader:
         frame: Frame | None = entry.frames.get(request, {}).get(kind)
         if kind not in entry.manifests.get(request, {}) or frame is None:
             return None
-        payload = self._window.payload(frame)
+        payload = self._window.payload(frame, alone=True)
         if payload is None:
             self._lose(arm, request, kind, "do not have the checksum that was written")
             return None

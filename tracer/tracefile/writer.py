@@ -62,7 +62,7 @@ class TraceWriter:
 
     @classmethod
     def create(cls, path: Path | str, episode: Episode) -> Self:
-        """Start a new file. ``UsageError`` when it exists or another writer has it."""
+        """Start a new file, and its folder. ``UsageError`` when it exists or has another writer."""
         path = Path(path)
         writer = cls(path, _locked(path))
         try:
@@ -269,6 +269,7 @@ class TraceWriter:
 def _locked(path: Path) -> filelock.BaseFileLock:
     lock = filelock.FileLock(str(path) + ".lock", timeout=0)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except filelock.Timeout:
         raise UsageError(f"{path} is being written by another cachetrace; wait until it is done.") from None

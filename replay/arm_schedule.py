@@ -1,8 +1,12 @@
-"""Which arms a replay adds to a file: states × primings × repeats or passes, without those it has."""
+"""Which arms a replay adds to a file: states × primings × repeats or passes, without those it has.
+
+Imports no numpy, so that a child process can read its options before it loads the engine's library.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,7 +22,9 @@ from tracer.episode import (
     default_priming,
 )
 from tracer.errors import UsageError
-from tracer.tracefile import TraceReader
+
+if TYPE_CHECKING:
+    from tracer.tracefile import TraceReader
 
 DEFAULT_STATES = (CacheState.COLD, CacheState.WARM)
 DEFAULT_REPEATS = 2

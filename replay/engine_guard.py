@@ -18,6 +18,7 @@ from tracer.errors import UsageError
 
 _LARGEST_BATCH = 1 << 14
 _LARGEST_CONTEXT = 1 << 17
+_HASH_SHOWN = len("sha256:") + 12
 
 _MUST_AGREE = (
     ("model_hash", "model"),
@@ -73,4 +74,7 @@ def _taken(given: int | None, recorded: int | None, largest: int) -> int | None:
 
 
 def _said(value: object) -> str:
-    return "not known" if value is None else clean(str(value))
+    if value is None:
+        return "not known"
+    text = clean(str(value))
+    return text[:_HASH_SHOWN] + "…" if text.startswith("sha256:") else text

@@ -32,7 +32,9 @@ def summary_lines(trace: ReadableTrace, analysis: EpisodeAnalysis) -> Iterator[s
             parts.append(f"{assessment.status}: {clean(assessment.reason)}")
         yield f"{labels[index]:<{width}}  {'; '.join(parts)}".rstrip()
     for comparison in analysis.comparisons:
-        yield from _first_flip(comparison, labels)
+        arm = trace.arms[comparison.arm]
+        if arm.repeat == 0 and arm.pass_index == 0:
+            yield from _first_flip(comparison, labels)
 
 
 def _counts(comparison: Comparison) -> str:

@@ -1,0 +1,261 @@
+"""Studies on the fake engine: resumed, interrupted, killed, failing, spread over processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.study.cell_record import CellStatus
+from replay.study.cells import cells_of
+from replay.study.study_file import Study, load_study
+from replay.study.study_run import StudyRun
+from tracer.episode import CacheState, Way
+from tracer.errors import EngineError, UsageError
+from tracer.progress import Silent
+from tracer.tracefile import TraceReader
+
+ROOT = Path(__file__).resolve().parents[3]
+MAIN = [sys.executable, str(ROOT / "cachetrace.py")]
+
+
+def write_study(folder: Path, *, arms: str = 'states = ["cold", "warm"]', engines: Any = None) -> Path:
+    """A study of three conversations on one or more fake engines."""
+    talks = [
+        {
+            "id": f"talk{n}",
+            "messages": [{"role": "user", "content": text} for text in (f"hello {n}", "and now?")],
+        }
+        for n in range(3)
+    ]
+    (folder / "talks.jsonl").write_text("".join(json.dumps(talk) + "\n" for talk in talks))
+    lines = ['name = "mine"', "[workload]", 'name = "chat"', 'file = "talks.jsonl"']
+    for name, script in (engines or {"plain": {}}).items():
+        (folder / f"{name}.json").write_text(json.dumps(script))
+        lines += [
+            "[[engine]]",
+            'engine = "fake"',
+            f'name = "{name}"',
+            f'fake_script = "{folder}/{name}.json"',
+        ]
+    lines += ["[[arms]]", arms, "[sampling]", "max_new_tokens = 8"]
+    path = folder / "study.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def started(path: Path, out: Path) -> tuple[Study, StudyRun]:
+    study = load_study(str(path))
+    return study, StudyRun(study, cells_of(study), out, Silent())
+
+
+def run(path: Path, out: Path) -> StudyRun:
+    study, whole = started(path, out)
+    whole.run(cells_of(study), quiet=True)
+    return whole
+
+
+def arms_of(trace_file: Path) -> list[tuple[str, int]]:
+    with TraceReader.open(trace_file) as trace:
+        assert all(trace.end(arm.index) is not None for arm in trace.arms)
+        return [(arm.label, len(trace.requests(arm))) for arm in trace.arms]
+
+
+def report(out: Path) -> str:
+    done = subprocess.run(
+        [*MAIN, "report", str(out), "--format", "csv"], capture_output=True, text=True, check=True
+    )
+    # the command that made a trace is disclosed; here only that differs
+    return "".join(line for line in done.stdout.splitlines(True) if ",recorded with," not in line)
+
+
+def test_every_episode_gets_two_cold_and_two_warm_arms(tmp_path: Path) -> None:
+    whole = run(write_study(tmp_path), tmp_path / "out")
+    files = sorted((tmp_path / "out" / "plain").glob("*.msgpack"))
+    assert [file.stem for file in files] == ["talk0", "talk1", "talk2"]
+    for file in files:
+        assert arms_of(file) == [("recording", 2), ("cold", 2), ("warm", 2), ("warm#1", 2)]
+        with TraceReader.open(file) as trace:
+            assert trace.arms[0].state is CacheState.COLD  # the recording is the first cold serving
+    state = whole.states()[0]
+    assert (state.status, state.episodes, state.traces) == (CellStatus.DONE, 3, 3)
+
+
+def test_a_finished_study_runs_nothing_again(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path), tmp_path / "out"
+    run(path, out)
+    before = {file: file.read_bytes() for file in out.rglob("*.msgpack")}
+    run(path, out)
+    assert {file: file.read_bytes() for file in out.rglob("*.msgpack")} == before
+
+
+@pytest.mark.slow
+def test_a_study_killed_at_any_moment_and_resumed_gives_the_same_report(tmp_path: Path) -> None:
+    slow = {"faults": [{"kind": "slow", "seconds": 0.004}]}
+    path = write_study(tmp_path, engines={"plain": slow})
+    run(path, tmp_path / "whole")
+    wanted = report(tmp_path / "whole")
+    for moment in (0.7, 1.1, 1.6):
+        out = tmp_path / f"killed{moment}"
+        process = subprocess.Popen(
+            [*MAIN, "study", "run", str(path), "-o", str(out), "-q"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(moment)
+        process.kill()
+        process.wait()
+        wait_until_ended(out)
+        run(path, out)
+        assert report(out) == wanted
+
+
+def wait_until_ended(out: Path) -> None:
+    """The child of a killed study ends by itself; its lock on a trace is then free."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        ps = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        if not any("replay.study.child_process" in line for line in ps.splitlines()):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the child of a killed study went on")
+
+
+def test_a_crashed_cell_does_not_stop_the_rest(tmp_path: Path) -> None:
+    engines = {"dies": {"faults": [{"kind": "dies", "request": 3}]}, "plain": {}}
+    path, out = write_study(tmp_path, engines=engines), tmp_path / "out"
+    study, whole = started(path, out)
+    with pytest.raises(EngineError, match="1 of 2 cells did not finish; the first: dies"):
+        whole.run(cells_of(study), quiet=True)
+    assert [state.status for state in whole.states()] == [CellStatus.FAILED, CellStatus.DONE]
+    assert "died" in str(whole.states()[0].reason)
+    (tmp_path / "dies.json").write_text("{}")  # repaired, the same command finishes it
+    whole.run(cells_of(study), quiet=True)
+    assert [state.status for state in whole.states()] == [CellStatus.DONE, CellStatus.DONE]
+
+
+def test_a_process_that_is_killed_by_a_signal_is_a_failed_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from replay.study import child_process
+
+    path, out = write_study(tmp_path), tmp_path / "out"
+    aborts = "import os, signal, sys; sys.stdin.readline(); os.kill(os.getpid(), signal.SIGABRT)"
+    monkeypatch.setattr(child_process, "_START", aborts)
+    study, whole = started(path, out)
+    with pytest.raises(EngineError, match="its process was ended by SIGABRT"):
+        whole.run(cells_of(study), quiet=True)
+    assert whole.states()[0].status is CellStatus.FAILED
+
+
+def test_an_episode_that_fails_is_listed_and_the_others_are_run(tmp_path: Path) -> None:
+    engines = {"once": {"faults": [{"kind": "error", "request": 0}]}}
+    path, out = write_study(tmp_path, engines=engines), tmp_path / "out"
+    study, whole = started(path, out)
+    with pytest.raises(EngineError, match=r"talk0\.msgpack, recording"):
+        whole.run(cells_of(study), quiet=True)
+    assert len(arms_of(out / "once" / "talk1.msgpack")) == 4
+    assert arms_of(out / "once" / "talk0.msgpack") == [("recording", 1)]
+
+
+def test_caches_carried_over_and_passes(tmp_path: Path) -> None:
+    arms = 'states = ["warm", "cold"]\npasses = 2\ncarry = "carried-over"\norders = ["canonical", 3]'
+    path, out = write_study(tmp_path, arms=arms), tmp_path / "out"
+    run(path, out)
+    assert arms_of(out / "plain.canonical" / "talk0.msgpack") == [
+        ("recording", 2), ("warm", 2), ("warm@1", 2), ("cold", 2), ("cold@1", 2)
+    ]  # fmt: skip
+    with TraceReader.open(out / "plain.canonical" / "talk1.msgpack") as trace:
+        assert trace.arms[1].place.predecessor == "talk0"
+    orders = []
+    for folder in ("plain.canonical", "plain.order3"):
+        manifest = json.loads((out / "manifest.json").read_text())["cells"][folder]
+        orders.append(manifest["order"])
+    assert orders[0] == ["talk0", "talk1", "talk2"]
+    assert sorted(orders[1]) == orders[0]
+    assert orders[1] != orders[0]
+
+
+def test_closed_loop_arms_follow_the_workload(tmp_path: Path) -> None:
+    path, out = (
+        write_study(tmp_path, arms='states = ["warm"]\nway = "closed-loop"\nrepeats = 1'),
+        tmp_path / "out",
+    )
+    run(path, out)
+    with TraceReader.open(out / "plain" / "talk0.msgpack") as trace:
+        assert [arm.way for arm in trace.arms] == [Way.RECORDED, Way.CLOSED_LOOP]
+
+
+def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path), tmp_path / "out"
+    run(path, out)
+    path.write_text(path.read_text().replace("max_new_tokens = 8", "max_new_tokens = 9"))
+    with pytest.raises(UsageError, match="said something else about this cell"):
+        run(path, out)
+
+
+def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path), tmp_path / "out"
+    study, whole = started(path, out)
+    lock = whole._lock(cells_of(study)[0])
+    with lock, pytest.raises(EngineError, match="another process is running it"):
+        whole.run(cells_of(study), quiet=True)
+
+
+def test_the_manifest_says_layers_sampling_order_and_hashes(tmp_path: Path) -> None:
+    run(write_study(tmp_path), tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    cell = manifest["cells"]["plain"]
+    assert cell["engine"]["model_hash"].startswith("sha256:")
+    assert cell["engine"]["template_hash"].startswith("sha256:")
+    assert cell["sampling"]["temperature"] == 0
+    assert cell["sampling"]["seed"] == 42
+    assert cell["order"] == ["talk0", "talk1", "talk2"]
+    assert {arm["state"]: arm["prompt_cache_bytes"] > 0 for arm in cell["arms"]} == {
+        "cold": False,
+        "warm": True,
+    }
+    assert str(tmp_path) not in json.dumps(manifest["study"]["workload"])
+
+
+def test_the_commands_list_run_and_status(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path, engines={"one": {}, "two": {}}), tmp_path / "out"
+
+    def cachetrace(*words: str) -> str:
+        done = subprocess.run(
+            [*MAIN, "study", *words, "-o", str(out)], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        return done.stdout
+
+    assert cachetrace("list", str(path)) == "one\ntwo\n"
+    assert "pending" in cachetrace("status", str(path))
+    assert cachetrace("run", str(path), "--cell", "two", "-q") == ""
+    assert cachetrace("list", str(path), "--pending") == "one\n"
+    assert "cold vs warm" in cachetrace("run", str(path), "-q")
+    states = json.loads(cachetrace("status", str(path), "--json"))
+    assert [(state["cell_id"], state["status"]) for state in states] == [("one", "done"), ("two", "done")]
+
+
+def test_ctrl_c_ends_parent_and_child_and_says_interrupted(tmp_path: Path) -> None:
+    slow = {"faults": [{"kind": "slow", "seconds": 0.05}]}
+    path, out = write_study(tmp_path, engines={"slow": slow}), tmp_path / "out"
+    process = subprocess.Popen(
+        [*MAIN, "study", "run", str(path), "-o", str(out), "-q"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 10
+    while not list(out.rglob("*.msgpack")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert b"Traceback" not in said
+    _, whole = started(path, out)
+    assert whole.states()[0].status is CellStatus.INTERRUPTED

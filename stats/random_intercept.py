@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from stats.intervals import Z95, Interval
 
 NODES = 100
+STEPS = 100
 
 
 class RandomIntercept(Struct, frozen=True, kw_only=True):
@@ -71,28 +72,44 @@ def random_intercept_logistic(
     )
 
 
-def _minimum(
-    loss: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]], start: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
-    """Where the loss is least, and how large it is there. ``loss`` answers value and gradient."""
-    from scipy.optimize import minimize
+Loss = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
 
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"ftol": 0.0, "gtol": 1e-6})
-    at = np.asarray(found.x, dtype=np.float64)
-    # The value is flat to 1e-13 around its minimum; Newton steps on the gradient fix the last digits.
-    for _ in range(5):
-        try:
-            at = at - np.linalg.solve(_hessian(loss, at), loss(at)[1])
-        except np.linalg.LinAlgError:
+
+def _minimum(loss: Loss, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Where the loss is least, and how large it is there. ``loss`` answers value and gradient.
+
+    Newton steps with a Hessian from differences of the gradient, shortened until the loss falls; an
+    optimiser from a library would cost more to import than to run.
+    """
+    at = start
+    value, gradient = loss(at)
+    for _ in range(STEPS):
+        step = _downhill(_hessian(loss, at), gradient)
+        length = 1.0
+        while length > 1e-10:
+            tried_value, tried_gradient = loss(at - length * step)
+            if tried_value <= value + 1e-12:
+                break
+            length /= 2
+        else:
             break
-    value = loss(at)[0]
-    # At sigma = 0 the gradient has no root and Newton may run away: keep the first answer then.
-    return (at, value) if value <= float(found.fun) + 1e-9 else (np.asarray(found.x), float(found.fun))
+        at = at - length * step
+        value, gradient = tried_value, tried_gradient
+        if float(np.max(np.abs(length * step))) < 1e-10:
+            break
+    return at, value
 
 
-def _hessian(
-    loss: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]], at: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _downhill(hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Newton step where the surface is convex; elsewhere its eigenvalues are made positive."""
+    values, vectors = np.linalg.eigh(hessian)
+    bent = np.maximum(np.abs(values), 1e-6)
+    step: NDArray[np.float64] = vectors @ ((vectors.T @ gradient) / bent)
+    longest = float(np.max(np.abs(step)))
+    return step / longest if longest > 1.0 else step
+
+
+def _hessian(loss: Loss, at: NDArray[np.float64]) -> NDArray[np.float64]:
     step = 1e-5
     columns = [(loss(at + e)[1] - loss(at - e)[1]) / (2 * step) for e in np.eye(len(at)) * step]
     hessian = np.array(columns)

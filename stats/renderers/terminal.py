@@ -37,7 +37,8 @@ def table_text(table: Table, width: int = DEFAULT_WIDTH) -> str:
     head = [clean(heading(table.columns[i])) for i in kept]
     right = [is_numeric(table.columns[i]) for i in kept]
     rows = [[row[i] for i in kept] for row in body]
-    widths = _column_widths(head, rows, width)
+    foldable = [table.columns[i].kind == "text" for i in kept]
+    widths = _column_widths(head, rows, foldable, width)
     lines = [clean(table.title)]
     if common:
         said = "; ".join(f"{table.columns[i].title}: {body[0][i]}" for i in common)

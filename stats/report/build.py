@@ -12,11 +12,18 @@ from stats.report.configuration import Key, configuration_names
 from stats.report.controls import ControlSeries, control_series
 from stats.report.disclosure import disclosure_table
 from stats.report.findings import findings
+from stats.report.formats import format_families
 from stats.report.records import Collection
 from stats.report.series import Series, series_of
 from stats.tables.flips import flips_table
+from stats.tables.grid import grid_table
+from stats.tables.layers import layers_table
+from stats.tables.order import along_run_table, between_orders_table
+from stats.tables.outcomes import outcomes_table, paired_outcomes
 from stats.tables.rates import declared_table, excluded_arms_table, excluded_pairs_table, rates_table
+from stats.tables.single_turn import single_turn_table
 from stats.tables.table import Report, Table
+from stats.tables.trend import gradient_table, trend_table
 from stats.tables.verdicts import verdicts_table
 
 
@@ -35,8 +42,20 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
     episodes = collection.episodes
     names = configuration_names(arm.arm.engine for episode in episodes for arm in episode.arms)
     series = series_of(episodes)
+    controls = control_series(episodes)
+    outcomes = paired_outcomes(series, names)
+    families = format_families(series)
+    several = len({episode.episode.episode_id for episode in episodes}) > 1
     tables: list[Table | None] = [
         rates_table(series, names),
+        grid_table(series, names),
+        layers_table(series, controls, names) if several else None,
+        single_turn_table(series, names),
+        gradient_table(families),
+        trend_table(families),
+        along_run_table(series, controls, names),
+        between_orders_table(series, names),
+        outcomes_table(outcomes, series),
         verdicts_table(episodes, names),
         flips_table(episodes, names),
         declared_table(series, names),
@@ -50,9 +69,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         tables=tuple(table for table in tables if table is not None),
         disclosure=disclosure_table(episodes, names),
     )
-    return Built(
-        report=report, series=series, controls=control_series(episodes), names=names, collection=collection
-    )
+    return Built(report=report, series=series, controls=controls, names=names, collection=collection)
 
 
 def with_gates(built: Built, gates: Sequence[Gate]) -> tuple[Built, tuple[GateResult, ...]]:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_arms
 from replay.divergence.request_verdict import Detail
 from replay.verdicts import Comparison, EpisodeAnalysis
+from stats.report.answers import answer_facts
 from stats.report.held_trace import HeldTrace
 from stats.report.records import ArmRecord, Collection, EpisodeRecord, RequestFacts, Unreadable
 from tracer.episode import Arm, CacheState, Request
@@ -84,6 +85,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
                     end=trace.end(arm.index),
                     assessment=assessment,
                     facts=_facts(trace.requests(arm.index)),
+                    answer=answer_facts(trace.episode, trace.requests(arm.index)),
                     damage=tuple(
                         loss.sentence for loss in losses if loss.arm == arm.index and _hides_tokens(loss)
                     ),

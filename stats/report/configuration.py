@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tracer.episode import EngineInfo
+
+_BITS = re.compile(r"(\d+)")
 
 Key = tuple[str | None, ...]
 
@@ -46,6 +49,12 @@ def configuration_names(engines: Iterable[EngineInfo]) -> dict[Key, str]:
         for key in group:
             names[key] = name if len(group) == 1 else f"{name} · {_difference(key, group)}"
     return names
+
+
+def nominal_bits(weight_format: str) -> int | None:
+    """Bits that a format's name gives: 16 for F16 and bf16, 4 for Q4_K_M; None without a number."""
+    found = _BITS.search(weight_format)
+    return int(found.group(1)) if found else None
 
 
 def _short_name(key: Key) -> str:

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replay.verdicts import Comparison, EvidenceClass, RequestVerdict, Verdict
-from stats.report.configuration import Key, configuration_key
-from stats.report.records import ArmRecord, EpisodeRecord
+from stats.report.configuration import Key, configuration_key, nominal_bits
+from stats.report.records import AnswerFacts, ArmRecord, EpisodeRecord
 from tracer.episode import CacheState, Carry, Way
 
 
@@ -72,6 +72,7 @@ class EpisodePair(Struct, frozen=True, kw_only=True):
     """Only the class of its evidence keeps it from counting."""
     solved: tuple[bool | None, bool | None] = (None, None)
     ended: tuple[str | None, str | None] = (None, None)
+    answers: tuple[AnswerFacts | None, AnswerFacts | None] = (None, None)
 
     @property
     def counts(self) -> bool:
@@ -135,7 +136,9 @@ def _with_run(key: SeriesKey, run: int) -> SeriesKey:
 
 
 def _sortable(key: SeriesKey) -> tuple[object, ...]:
-    configuration = tuple("" if part is None else part for part in key.configuration)
+    engine, version, model, weights, *rest = ("" if part is None else part for part in key.configuration)
+    finest_first = -(nominal_bits(weights) or 0)
+    configuration = (engine, version, model, finest_first, weights, *rest)
     return configuration, key.workload, key.baseline, key.arm, key.way, key.carry, key.control, key.run
 
 
@@ -190,6 +193,7 @@ def _pair(
         declared=_only_declared(comparison, baseline, arm, controls, differs),
         solved=(outcomes[0].solved if outcomes[0] else None, outcomes[1].solved if outcomes[1] else None),
         ended=(outcomes[0].ended if outcomes[0] else None, outcomes[1].ended if outcomes[1] else None),
+        answers=(baseline.answer, arm.answer),
     )
 
 

@@ -46,7 +46,10 @@ def flips_table(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) -> 
             Column(key="sentence", title="what happened", kind="sentence"),
         ),
         rows=rows,
-        basis=basis((e.carry for e in episodes), counts="one row a flip; requests and tokens count from 0"),
+        basis=basis(
+            (a.arm.place.carry for e in episodes for a in e.arms),
+            counts="one row a flip; requests and tokens count from 0",
+        ),
         notes=("“Repeats alike” counts the repeats and passes of the arms that show the very same flip.",),
         shown_rows=SHOWN,
     )

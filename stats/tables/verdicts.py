@@ -60,7 +60,7 @@ def verdicts_table(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) 
             Column(key="evidence", title="evidence"),
         ),
         rows=tuple(rows),
-        basis=basis((e.carry for e in episodes), counts="n counts requests"),
+        basis=basis((a.arm.place.carry for e in episodes for a in e.arms), counts="n counts requests"),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -259,3 +260,32 @@ def test_ctrl_c_ends_parent_and_child_and_says_interrupted(tmp_path: Path) -> No
     assert b"Traceback" not in said
     _, whole = started(path, out)
     assert whole.states()[0].status is CellStatus.INTERRUPTED
+
+
+@pytest.mark.slow
+def test_the_documented_example_for_gnu_parallel(tmp_path: Path) -> None:
+    """The line of docs/studies.md as it stands; xargs stands in where GNU parallel is not installed."""
+    text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    line = next(line.strip() for line in text.splitlines() if "| parallel -j1 " in line)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    write_program(programs / "cachetrace", f'exec {sys.executable} {ROOT / "cachetrace.py"} "$@"')
+    if shutil.which("parallel") is None:
+        write_program(programs / "parallel", 'shift; exec xargs -I{} "$@"')
+    write_study(tmp_path, engines={"one": {}, "two": {}}).rename(tmp_path / "formats.toml")
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    _, whole = started(tmp_path / "formats.toml", tmp_path / "mine")
+    assert [state.status for state in whole.states()] == [CellStatus.DONE, CellStatus.DONE]
+
+
+def write_program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)

@@ -76,14 +76,21 @@ def _arranged(table: Table, body: Sequence[Sequence[str]]) -> tuple[list[int], l
     return common, kept, below
 
 
-def _column_widths(head: Sequence[str], body: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Natural widths, the widest columns narrowed to their longest word until the table fits."""
-    columns = [[h, *(row[i] for row in body)] for i, h in enumerate(head)]
-    widths = [max(map(cells, column)) for column in columns]
-    least = [
-        min(max(cells(w) for text in column for w in text.split(" ")), LONGEST_WORD) for column in columns
-    ]
-    least = [min(natural, max(few, NARROWEST)) for natural, few in zip(widths, least, strict=True)]
+def _column_widths(
+    head: Sequence[str], body: Sequence[Sequence[str]], foldable: Sequence[bool], width: int
+) -> list[int]:
+    """Natural widths, the widest columns narrowed to their longest word until the table fits.
+
+    Only text and headings are folded; numbers and intervals stay whole.
+    """
+    widths, least = [], []
+    for i, title in enumerate(head):
+        column = [row[i] for row in body]
+        widths.append(max(map(cells, [title, *column])))
+        folded = [title, *column] if foldable[i] else [title]
+        longest = min(max(cells(word) for text in folded for word in text.split(" ")), LONGEST_WORD)
+        whole = 0 if foldable[i] else max(map(cells, column), default=0)
+        least.append(min(widths[-1], max(longest, whole, NARROWEST)))
     surplus = sum(widths) + len(GAP) * (len(widths) - 1) - width
     while surplus > 0:
         slack = [w - few for w, few in zip(widths, least, strict=True)]

@@ -144,29 +144,46 @@ class TeacherForced(_Episode):
     def __init__(self, wheel: Path, spec: WorkloadSpec, tokenizer: Tokenizer) -> None:
         super().__init__(wheel, spec, tokenizer)
         self._transcript: list[list[str]] = self._worker.opening["transcript"]
+        self._results = [
+            [self._worker.step(f"[{call}]")["message"] for call in turn] for turn in self._transcript
+        ]
+        """Run before any answer is seen: nothing that a model writes can reach the transcript's tools."""
+        self._decoder_lost: str | None = None
 
     @property
     def planned(self) -> int | None:
         return sum(len(turn) + 1 for turn in self._transcript)
 
     def digest(self, answer: Answer) -> AnswerDigest:
-        said = self._worker.decode(answer.text)
-        self._count(said)
+        digest = self._decode(answer.text)
         calls = self._transcript[self._turn]
         if self._step == len(calls):
             self._history.answer_instead(END_OF_TURN)
             self._close_turn()
         else:
-            text = f"[{calls[self._step]}]"
-            self._history.answer_instead(text)
-            self._history.add(Message(role="user", content=self._worker.step(text)["message"]))
+            self._history.answer_instead(f"[{calls[self._step]}]")
+            self._history.add(Message(role="user", content=self._results[self._turn][self._step]))
             self._step += 1
-        return _digest(said["calls"])
+        return digest
 
     def outcome(self) -> Outcome | None:
         self._worker.close()
         details = self._details() | {"protocol": "teacher-forced from the ground truth"}
+        if self._decoder_lost is not None:
+            details |= {"decode_rate": None, "decoder_lost": self._decoder_lost}
         return Outcome(ended=self._ended or "unfinished", details=details)
+
+    def _decode(self, text: str) -> AnswerDigest:
+        """Count what the model's text decodes to; hostile text may end the worker, not the arm."""
+        if self._decoder_lost is not None:
+            return AnswerDigest()
+        try:
+            said = self._worker.decode(text)
+        except WorkerLost as lost:
+            self._decoder_lost = str(lost)
+            return AnswerDigest()
+        self._count(said)
+        return _digest(said["calls"])
 
 
 def _digest(calls: list[dict[str, Any]]) -> AnswerDigest:

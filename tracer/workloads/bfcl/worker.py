@@ -150,7 +150,8 @@ class EpisodeRun:
             long_context=False,
             is_evaL_run=False,
         )
-        return [str(result) for result in results]
+        # A call such as echo(content='\ud800') answers with text that no prompt or trace can hold.
+        return [str(result).encode("utf-8", "backslashreplace").decode() for result in results]
 
     def _official_decode(self, source: str) -> list[str] | None:
         try:

@@ -83,7 +83,7 @@ class WorkerProcess:
         except queue.Empty:
             self.close()
             raise WorkerLost(f"the tool worker was ended after {limit_s:g} s without an answer") from None
-        except OSError:
+        except (OSError, ValueError):  # a broken or closed pipe
             line = None
         if line is None:
             status = self._process.wait()

@@ -128,6 +128,23 @@ def test_teacher_forced_prompts_do_not_depend_on_the_answers(truth: list[list[st
     assert other.details["blocked_calls"] == len(talking)
 
 
+def test_a_lost_decoder_does_not_end_a_teacher_forced_arm(truth: list[list[str]]) -> None:
+    source = start("multi_turn_base_0", agent="oracle")
+    source._worker.close()
+    prompts, outcome = drive(source, lambda turn, step: "[ls()]")
+    assert len(prompts) == sum(len(turn) + 1 for turn in truth)
+    assert outcome.details["decode_rate"] is None
+    assert "decoder_lost" in outcome.details
+
+
+def test_text_that_no_trace_can_hold_comes_back_escaped() -> None:
+    source = start("multi_turn_base_0")
+    source.next_request()
+    digest = source.digest(answer_of("[echo(content='\\ud800')]"))
+    assert digest.tool_results[0].content.encode() == b'{"terminal_output": "\\ud800"}'
+    assert source.next_request() is not None
+
+
 def test_the_subsets() -> None:
     family = BfclFamily()
     paper = list(family.episodes())

@@ -10,3 +10,6 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
+    from tui.commands import tui
+
+    tui.register(app)

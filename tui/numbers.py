@@ -1,0 +1,46 @@
+"""How numbers stand in the panes: short, aligned, "–" where nothing was observed."""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+
+from tui.palette import NOT_OBSERVED
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def value_text(value: float | None) -> str:
+    """A logit or logprob, to three places."""
+    return NOT_OBSERVED if value is None or isnan(value) else f"{value:.3f}"
+
+
+def small_text(value: float | None) -> str:
+    """A margin or a drift: three significant digits, as short as they go."""
+    if value is None or isnan(value):
+        return NOT_OBSERVED
+    if not isfinite(value) or value == 0.0:
+        return f"{value:g}"
+    return f"{value:.1e}" if abs(value) < 1e-3 else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def count_text(value: int | None) -> str:
+    """A count of tokens."""
+    return NOT_OBSERVED if value is None else str(value)
+
+
+def bar_text(fraction: float | None, cells: int) -> str:
+    """A bar of this many cells, in eighths; "–" where the fraction is not known."""
+    if fraction is None or isnan(fraction):
+        return NOT_OBSERVED.ljust(cells)
+    eighths = round(min(max(fraction, 0.0), 1.0) * cells * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(cells)
+
+
+def twin_bar_text(a: float | None, b: float | None, cells: int) -> str:
+    """Two bars in one line on one scale: upper half the baseline, lower half the arm."""
+    above = round(min(max(a or 0.0, 0.0), 1.0) * cells)
+    below = round(min(max(b or 0.0, 0.0), 1.0) * cells)
+    both = min(above, below)
+    rest = "▀" * (above - both) if above > below else "▄" * (below - both)
+    return ("█" * both + rest).ljust(cells)

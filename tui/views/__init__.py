@@ -1,0 +1,1 @@
+"""From an open trace and a cursor to the frozen views that the panes draw."""

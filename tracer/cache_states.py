@@ -111,6 +111,15 @@ class BringsBack(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsWhatFits(Protocol):
+    """An engine whose cache holds parts of many sequences, so that no one sequence says what is held."""
+
+    def expected_cached(self, prompt_ids: Sequence[int]) -> int | None:
+        """Tokens of this prompt that should come from the cache now; None when that is not known."""
+        ...
+
+
 def bring_back(engine: Engine, state: CacheState, prompt: Sequence[int]) -> int | None:
     """Let the second layer act now, so that the state which the request meets can be seen and kept.
 
@@ -126,4 +135,6 @@ def expected_now(engine: Engine, state: CacheState, prompt: Sequence[int]) -> in
     """Prompt tokens that should come from the caches now; None when what it holds is not known."""
     if state is CacheState.COLD:
         return 0
+    if isinstance(engine, KnowsWhatFits):
+        return engine.expected_cached(prompt)
     return expected_tokens(engine.held_ids(), prompt, engine.capabilities.cache_block_tokens)

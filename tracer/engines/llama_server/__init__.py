@@ -1,7 +1,6 @@
 """Engine ``llama-server``: llama.cpp's server over HTTP, attached or launched.
 
 arguments   the command line of a launched server
-launched    its process: start, log, stop, and how it died
 described   the effective configuration, from what the server says
 vocabulary  rendering, tokenizing, bytes of tokens
 slot_files  saved states: our own files, checked before the server reads them

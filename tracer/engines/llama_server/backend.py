@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tracer.engines.choice import EngineChoice
 from tracer.engines.http.endpoint import Endpoint
+from tracer.engines.http.launched import LaunchedServer, free_port
 from tracer.engines.llama_server.arguments import ServerSettings
 from tracer.engines.llama_server.described import describe, read_facts, require_llama_server
-from tracer.engines.llama_server.launched import LaunchedServer, binary_version, free_port
 from tracer.engines.llama_server.slot_files import SlotFolder
 from tracer.episode import EngineInfo
 from tracer.errors import EngineDied, EngineError, UsageError
@@ -104,7 +105,7 @@ class LaunchedBackend:
         self._layers = (True, True)
         self._model_hash = f"sha256:{file_sha256(settings.model)}"
         self._model_bytes = settings.model.stat().st_size
-        self._version = binary_version(settings.binary)
+        self._version = _version(settings.binary)
         self.slot_folder: SlotFolder | None = SlotFolder()
         self._server: LaunchedServer | None = None
         self._endpoint: Endpoint | None = None
@@ -131,7 +132,9 @@ class LaunchedBackend:
         command = settings.command(
             port, self.slot_folder.path, prefix_cache=prefix_cache, prompt_cache=prompt_cache
         )
-        self._server = LaunchedServer(port, command, start_timeout_s=self._timeout_s)
+        # Settings of the server in our environment would change it behind the recorded command line.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
+        self._server = LaunchedServer(port, command, environment=environment, start_timeout_s=self._timeout_s)
         self._endpoint = Endpoint(self._server.url, timeout_s=self._timeout_s, api_key=settings.api_key)
         self._info = self._described(self._endpoint, tuple(self._server.lines))
 
@@ -179,6 +182,20 @@ class LaunchedBackend:
         self._stop()
         if self.slot_folder is not None:
             self.slot_folder.remove()
+
+
+def _version(binary: Path) -> str | None:
+    """The binary's own account of its version, None when it gives none."""
+    try:
+        done = subprocess.run(  # noqa: S603  # the user's own binary, named on the command line
+            [str(binary), "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    for line in (done.stdout + done.stderr).splitlines():
+        if line.startswith("version:"):
+            return line.removeprefix("version:").strip()
+    return None
 
 
 def open_backend(choice: EngineChoice) -> Backend:

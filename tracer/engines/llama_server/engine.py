@@ -179,7 +179,7 @@ class LlamaServerEngine:
             self._held = None
         held, self._held = self._held, None
         self._served += 1
-        self._vocabulary.expect(call.prompt_ids)
+        self._vocabulary.book.expect(call.prompt_ids)
         started_at, clock = time.time(), time.monotonic()
         parsed = self._ask(call, held)
         wall_s = time.monotonic() - clock
@@ -241,7 +241,7 @@ class LlamaServerEngine:
         return body | sampling.extra
 
     def _known_piece(self, token_id: int) -> bytes | None:
-        return self._vocabulary.known(token_id)
+        return self._vocabulary.book.known(token_id)
 
     def _generation(
         self, call: GenerateCall, parsed: ParsedAnswer, held: tuple[int, ...] | None, interference: str | None
@@ -249,7 +249,7 @@ class LlamaServerEngine:
         if not parsed.choices:
             raise HttpRefusal(error_object("the server answered without a completion", 200))
         choice, count = parsed.choices[0], parsed.count
-        self._vocabulary.learn(choice.pieces)
+        self._vocabulary.book.learn(choice.pieces)
         notes = [note for note in (count.note, interference, *parsed.notes) if note]
         if count.prompt_tokens is not None and count.prompt_tokens != len(call.prompt_ids):
             notes.append(

@@ -8,8 +8,8 @@ from tracer.episode import CacheState, Capabilities
 DEFAULT_MOST_ALTERNATIVES = 20
 
 
-def capabilities_of(facts: VllmFacts, *, owned: bool = False) -> Capabilities:
-    """``cold`` is always possible (a fresh salt); ``warm`` only where prefix caching is not off."""
+def capabilities_of(facts: VllmFacts) -> Capabilities:
+    """``cold`` and a fresh start are always possible (a new salt); ``warm`` unless caching is off."""
     states = [CacheState.COLD]
     if facts.prefix_cache is not False:
         states.append(CacheState.WARM)
@@ -19,7 +19,7 @@ def capabilities_of(facts: VllmFacts, *, owned: bool = False) -> Capabilities:
         chosen_logprob=True,
         top_k=int(most) if most is not None and most.isdigit() else DEFAULT_MOST_ALTERNATIVES,
         cached_tokens=True,
-        reset=facts.can_reset or owned,
+        reset=True,
         disable_per_request=True,
         cache_block_tokens=facts.block_tokens or 1,
         states=tuple(states),

@@ -64,7 +64,7 @@ def test_vllm_in_development_mode() -> None:
     assert found.layers == {"prefix cache": "on, blocks of 128 tokens", "KV offloading": "off"}
     assert found.info.weight_format == "bfloat16"
     assert found.info.cache_block_tokens == 128
-    assert found.capabilities.reset
+    assert any("reset_prefix_cache" in way for way in found.controls)
     assert found.capabilities.top_k == 40
     assert any("raw_logits" in warning for warning in found.warnings)
     assert not any("DEV_MODE" in flag for flag in found.flags_to_add)
@@ -74,7 +74,7 @@ def test_vllm_without_anything() -> None:
     page = (VLLM / "B_metrics.txt").read_text()
     found = ask(vllm_answers(**{"/metrics": (200, page), "POST /inference/v1/generate": (403, "{}")}))
     assert found.layers["prefix cache"].startswith("off")
-    assert not found.capabilities.reset
+    assert not any("reset_prefix_cache" in way for way in found.controls)
     assert any("DEV_MODE" in flag for flag in found.flags_to_add)
     assert any("scale-out" in flag for flag in found.flags_to_add)
     blind = ask(vllm_answers(**{"/metrics": (404, "")}))

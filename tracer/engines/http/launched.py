@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import os
 import signal
 import socket
 import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from tracer.engines.http.endpoint import Endpoint
 from tracer.errors import EngineError, EngineMissing
@@ -27,25 +25,32 @@ class LaunchedServer:
     The log is read in a thread: a full pipe would stop the server.
     """
 
-    def __init__(self, port: int, command: Sequence[str], *, start_timeout_s: float) -> None:
+    def __init__(
+        self,
+        port: int,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        health_path: str = "/health",
+        start_timeout_s: float,
+    ) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._stopped = False
-        # Settings of the server in our environment would change it behind the recorded command line.
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
+        self._health_path = health_path
         try:
             self._process = subprocess.Popen(  # noqa: S603  # the user's own binary, named on the command line
                 list(command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=dict(environment),
             )
         except OSError as problem:
             raise EngineMissing(
                 f"The server {command[0]!r} cannot be started ({problem.strerror}); check --server-bin."
             ) from problem
-        self._reader = threading.Thread(target=self._read, name="llama-server log", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="server log", daemon=True)
         self._reader.start()
         atexit.register(self.stop)
         try:
@@ -66,7 +71,7 @@ class LaunchedServer:
             while time.monotonic() < deadline:
                 if not self.alive:
                     raise EngineMissing(f"The server ended before it was ready ({self.death()}).")
-                if _healthy(endpoint):
+                if _healthy(endpoint, self._health_path):
                     return
                 time.sleep(_POLL_S)
         finally:
@@ -121,23 +126,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def binary_version(binary: Path) -> str | None:
-    """The binary's own account of its version, None when it gives none."""
+def _healthy(endpoint: Endpoint, path: str) -> bool:
     try:
-        done = subprocess.run(  # noqa: S603  # the user's own binary, named on the command line
-            [str(binary), "--version"], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    for line in (done.stdout + done.stderr).splitlines():
-        if line.startswith("version:"):
-            return line.removeprefix("version:").strip()
-    return None
-
-
-def _healthy(endpoint: Endpoint) -> bool:
-    try:
-        return endpoint.get("/health").ok
+        return endpoint.get(path).ok
     except EngineError:
         return False
 

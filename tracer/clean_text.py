@@ -13,10 +13,14 @@ first and then escape for that format. Widths are terminal cells, never ``len()`
 from __future__ import annotations
 
 import html as html_module
+import json
 import math
 import unicodedata
 from bisect import bisect_right
 from functools import lru_cache
+from typing import Any
+
+import msgspec
 
 NOT_OBSERVED = "–"
 ELLIPSIS = "…"
@@ -227,6 +231,15 @@ def csv_cell(value: str | float | None) -> str | float:
 def xml(text: str) -> str:
     """Text for XML 1.0 (JUnit), in elements and attributes; forbidden characters are escapes."""
     return html_module.escape(clean(text, lines=True), quote=True).replace("\n", "&#10;")
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Structs, dicts and lists as JSON in ASCII: a terminal that shows it obeys nothing in it.
+
+    Numbers that JSON does not have (NaN, infinities) become null; bytes become Base64.
+    """
+    plain = msgspec.json.decode(msgspec.json.encode(value))
+    return json.dumps(plain, indent=indent, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
-    from tracer.commands import bfcl, ladder, model, record
+    from tracer.commands import bfcl, ladder, model, record, show, validate
 
     ladder.register(app)
     model.register(app)
     bfcl.register(app)
     record.register(app)
+    show.register(app)
+    validate.register(app)

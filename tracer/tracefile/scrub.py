@@ -89,12 +89,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def scrub_text(text: str) -> str:
-    """Text with URLs, authorization headers and well-known forms of secrets made harmless."""
-    text = _URL.sub(lambda match: scrub_url(match.group()), text)
-    text = _HEADER.sub(lambda match: f"{match.group(1)}{match.group(2)}{HIDDEN}", text)
-    text = _BEARER.sub(lambda match: f"{match.group(1)} {HIDDEN}", text)
-    text = _KNOWN_SECRETS.sub(HIDDEN, text)
-    return _ASSIGNED.sub(lambda match: f"{match.group(1)}{match.group(2)}{HIDDEN}", text)
+    """Text for a description: URLs without user info and query string, no likely secrets."""
+    return hide_secrets(_URL.sub(lambda match: scrub_url(match.group()), text))
 
 
 def scrub_arguments(arguments: Iterable[str]) -> list[str]:
@@ -132,23 +128,42 @@ def scrub_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def find_secrets(text: str) -> list[str]:
-    """Kinds of likely secrets in a text, each once; the secrets themselves are not repeated."""
-    found = []
-    if any(urlsplit_has_secret(match.group()) for match in _URL.finditer(text)):
-        found.append("URL with user info")
-    if _HEADER.search(text) or _BEARER.search(text):
-        found.append("authorization header")
-    if _KNOWN_SECRETS.search(text):
-        found.append("key of a known form")
-    if any(HIDDEN not in match.group(3) for match in _ASSIGNED.finditer(text)):
-        found.append("assigned password or key")
-    return found
+def secret_spans(text: str) -> list[tuple[int, int, str]]:
+    """Likely secrets in any text as (start, end, kind), in order and without overlap."""
+    found: list[tuple[int, int, str]] = []
+    for match in _URL.finditer(text):
+        user_info = _user_info(match.group())
+        if user_info:
+            start = match.start() + match.group().index("://") + 3
+            found.append((start, start + len(user_info), "user info in a URL"))
+    header = "authorization header or cookie"
+    found += [(match.end(2), match.end(), header) for match in _HEADER.finditer(text)]
+    found += [(match.end(1) + 1, match.end(), header) for match in _BEARER.finditer(text)]
+    found += [(*match.span(), "key of a known form") for match in _KNOWN_SECRETS.finditer(text)]
+    found += [(*match.span(3), "assigned password or key") for match in _ASSIGNED.finditer(text)]
+    apart: list[tuple[int, int, str]] = []
+    for start, end, kind in sorted(found):
+        if text[start:end].startswith(HIDDEN):
+            continue
+        if apart and start < apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(end, apart[-1][1]), apart[-1][2])
+        else:
+            apart.append((start, end, kind))
+    return apart
 
 
-def urlsplit_has_secret(url: str) -> bool:
-    """Whether a URL carries user info."""
+def hide_secrets(text: str) -> str:
+    """Text with likely secrets replaced; everything else stays as it is."""
+    shown: list[str] = []
+    at = 0
+    for start, end, _ in secret_spans(text):
+        shown += [text[at:start], HIDDEN]
+        at = end
+    return "".join((*shown, text[at:]))
+
+
+def _user_info(url: str) -> str:
     try:
-        return "@" in urlsplit(url).netloc
+        return urlsplit(url).netloc.rpartition("@")[0]
     except ValueError:
-        return False
+        return ""

@@ -64,6 +64,13 @@ def first_difference(a: NDArray[np.int32], b: NDArray[np.int32]) -> int | None:
     return None if len(a) == len(b) else n
 
 
+def normalised(values: NDArray[np.float32], offset: Floats) -> Floats:
+    """Values on the scale of log-probabilities; NaN where both are the same infinity."""
+    with np.errstate(invalid="ignore"):
+        result: Floats = values - offset
+    return result
+
+
 def distance(x: Floats, y: Floats) -> Floats:
     """|x − y|; 0 where both are the same infinity or both NaN, +inf where only one is not finite."""
     with np.errstate(invalid="ignore"):
@@ -119,7 +126,7 @@ def chosen_drift(a: Numbers, b: Numbers, n: int) -> Floats:
     values_a, values_b = a.path.chosen_values, b.path.chosen_values
     if offset_a is None or offset_b is None or values_a is None or values_b is None:
         return np.full(n, np.nan)
-    apart = distance(values_a[:n] - offset_a[:n], values_b[:n] - offset_b[:n])
+    apart = distance(normalised(values_a[:n], offset_a[:n]), normalised(values_b[:n], offset_b[:n]))
     usable = a.value_observed[:n] & b.value_observed[:n] & ~a.merged[:n] & ~b.merged[:n]
     return np.where(usable & (a.path.token_ids[:n] == b.path.token_ids[:n]), apart, np.nan)
 
@@ -151,7 +158,8 @@ def _largest_common(
     common = (a.ids[part, :, None] == b.ids[part, None, :]) & in_a[:, :, None] & in_b[:, None, :]
     row, place_a, place_b = common.nonzero()
     apart = distance(
-        a.values[part][row, place_a] - offset_a[part][row], b.values[part][row, place_b] - offset_b[part][row]
+        normalised(a.values[part][row, place_a], offset_a[part][row]),
+        normalised(b.values[part][row, place_b], offset_b[part][row]),
     )
     largest = np.full(common.shape[0], -np.inf)
     np.maximum.at(largest, row, apart)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from replay.divergence.guards import FOLLOWING
 from replay.divergence.numbers import Booleans, Floats, Numbers, equal_rows, gap_changes
 from replay.divergence.readable import ReadableTrace, Side
 from replay.divergence.request_verdict import Detail, RequestPair
@@ -50,6 +51,8 @@ class NextStep:
     tool_calls: tuple[ToolCall, ...]
     tool_results: tuple[ToolResult, ...]
     text: str
+    known: bool = True
+    """False: this arm follows recorded prompts, so its own answer went to no agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class AfterFlip:
 
     step_a: NextStep
     step_b: NextStep
-    same_calls: bool
+    same_calls: bool | None
     """The agent made the same tool calls in both arms, so the flip changed words only."""
     edit_distance: int
     """Least insertions, deletions and replacements between both token sequences of this request."""
@@ -109,11 +112,12 @@ def after_flip(trace: ReadableTrace, a: int, b: int, request: int) -> AfterFlip:
     later = max(len(requests_a), len(requests_b)) - request - 1
     shared = min(len(requests_a), len(requests_b)) - request - 1
     changed = sum(_changed(trace, a, b, request + 1 + ahead) for ahead in range(shared))
-    step_a, step_b = _step(requests_a[request]), _step(requests_b[request])
+    flipped = pair.flip_position is not None
+    step_a, step_b = _step(pair.a, requests_a[request], flipped), _step(pair.b, requests_b[request], flipped)
     return AfterFlip(
         step_a=step_a,
         step_b=step_b,
-        same_calls=step_a.tool_calls == step_b.tool_calls,
+        same_calls=step_a.tool_calls == step_b.tool_calls if step_a.known and step_b.known else None,
         edit_distance=edit_distance(ids_a, ids_b),
         shared_tail_tokens=_shared_tail(ids_a, ids_b),
         later_requests=later,
@@ -146,8 +150,10 @@ def _changed(trace: ReadableTrace, a: int, b: int, request: int) -> bool:
     return prompts_differ or pair.flip_position is not None
 
 
-def _step(request: Request) -> NextStep:
-    return NextStep(request.tool_calls, request.tool_results, request.text)
+def _step(side: Side, request: Request, flipped: bool) -> NextStep:
+    """What the agent did; a fixed arm knows it only where its answer is the recorded one."""
+    known = bool(request.tool_calls) or not (flipped and side.arm.way in FOLLOWING)
+    return NextStep(request.tool_calls, request.tool_results, request.text, known)
 
 
 def _margins(numbers: Numbers) -> Floats:

@@ -18,6 +18,10 @@ _MODEL = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option("--model", metavar="FILE", help="In place of the file's models; can be repeated."),
 ]
+_EPISODES = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--episodes", metavar="RANGE", help="In place of the file's episodes, e.g. 0-1 or 0-3,7."),
+]
 _JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -42,6 +46,7 @@ def run(
     file: _FILE,
     output: _FOLDER = None,
     model: _MODEL = None,
+    episodes: _EPISODES = None,
     cell: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--cell", metavar="ID", help="Only this cell (see `study list`); can be repeated."),
@@ -66,7 +71,7 @@ def run(
     from tracer.progress import progress_for
     from tracer.recording import this_command
 
-    loaded = load_study(file, tuple(model or ()))
+    loaded = load_study(file, tuple(model or ()), episodes)
     cells = cells_of(loaded)
     chosen = tuple(cell_named(cells, name) for name in cell) if cell else cells
     folder = output or Path(loaded.name)
@@ -80,6 +85,7 @@ def list_cells(
     file: _FILE,
     output: _FOLDER = None,
     model: _MODEL = None,
+    episodes: _EPISODES = None,
     pending: Annotated[bool, typer.Option("--pending", help="Only those that are not done.")] = False,
 ) -> None:
     """Print the ids of the cells, one a line."""
@@ -89,7 +95,7 @@ def list_cells(
     from replay.study.study_run import StudyRun
     from tracer.progress import Silent
 
-    loaded = load_study(file, tuple(model or ()))
+    loaded = load_study(file, tuple(model or ()), episodes)
     cells = cells_of(loaded)
     if not pending:
         for cell in cells:
@@ -100,7 +106,13 @@ def list_cells(
             typer.echo(state.cell_id)
 
 
-def status(file: _FILE, output: _FOLDER = None, model: _MODEL = None, as_json: _JSON = False) -> None:
+def status(
+    file: _FILE,
+    output: _FOLDER = None,
+    model: _MODEL = None,
+    episodes: _EPISODES = None,
+    as_json: _JSON = False,
+) -> None:
     """Print how far every cell is."""
     import msgspec
 
@@ -110,7 +122,7 @@ def status(file: _FILE, output: _FOLDER = None, model: _MODEL = None, as_json: _
     from replay.study.study_run import StudyRun
     from tracer.progress import Silent
 
-    loaded = load_study(file, tuple(model or ()))
+    loaded = load_study(file, tuple(model or ()), episodes)
     states = StudyRun(loaded, cells_of(loaded), output or Path(loaded.name), Silent()).states()
     if as_json:
         typer.echo(msgspec.json.encode(states).decode())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
+from msgspec.structs import replace
 
 from replay.arm_schedule import DEFAULT_REPEATS, ReplayOptions
 from replay.directory_run import replay_folder
@@ -20,6 +21,7 @@ from replay.replay_run import ReplayedArm
 from replay.study.cells import Cell
 from replay.study.study_file import CANONICAL, DEFAULT_MODEL
 from tracer.engines.base import Engine
+from tracer.engines.choice import EngineChoice
 from tracer.episode import ArmEnd, CacheState, Carry, Message, Priming, RunPlace, Way
 from tracer.errors import EngineDied, UsageError
 from tracer.progress import ArmProgress
@@ -52,7 +54,7 @@ def run_cell(
     """
     from tracer.engines.registry import open_engine
 
-    choice = cell.engine.choice(_model_file(cell, study_folder, progress))
+    choice = _with_own_server(cell.engine.choice(_model_file(cell, study_folder, progress)))
     engine = open_engine(choice)
     try:
         return _CellRun(cell, engine, study_folder / cell.cell_id, progress, command).run()
@@ -72,6 +74,15 @@ def source_model(cell: Cell) -> Path | None:
     if not path.exists():
         raise UsageError(f"the model {path} of cell {cell.cell_id} does not exist.")
     return path
+
+
+def _with_own_server(choice: EngineChoice) -> EngineChoice:
+    """Where a server program lies is this machine's matter, so a study may leave it to the settings."""
+    if choice.server_bin is not None or choice.url is not None:
+        return choice
+    from tracer.settings import engine_choice
+
+    return replace(choice, server_bin=engine_choice({}).server_bin)
 
 
 def _model_file(cell: Cell, study_folder: Path, progress: ArmProgress) -> str | None:

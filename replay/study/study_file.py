@@ -20,6 +20,7 @@ PRESETS = ("smoke", "bfcl-cpu8", "paper", "isolation")
 CANONICAL = "canonical"
 DEFAULT_MODEL = "smollm2"
 """As a model's path: the default model, which is fetched once."""
+_RANGES = r"^\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*$"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
@@ -36,7 +37,7 @@ class WorkloadTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     turns: Count | None = None
     agent: Literal["model", "oracle"] | None = None
     history: Literal["ids", "messages"] | None = None
-    episodes: Annotated[str, Meta(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")] | None = None
+    episodes: Annotated[str, Meta(pattern=_RANGES)] | None = None
     """Positions in the workload's order, from 0: ``0-79`` or ``0-3,7``; without it, all."""
     episodes_per_cell: Count | None = None
 
@@ -114,10 +115,11 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     """Where relative paths start; set when the file is read."""
 
 
-def load_study(path_or_preset: str, models: tuple[str, ...] = ()) -> Study:
-    """Read a file, or a preset that ships with cachetrace. ``models`` replaces the file's own.
+def load_study(path_or_preset: str, models: tuple[str, ...] = (), episodes: str | None = None) -> Study:
+    """Read a file, or a preset that ships with cachetrace.
 
-    Raises ``UsageError`` that names file, line and key of the first mistake.
+    ``models`` and ``episodes`` take the place of the file's own. Raises ``UsageError`` that names file,
+    line and key of the first mistake.
     """
     path = Path(path_or_preset)
     shown = str(path)
@@ -130,6 +132,11 @@ def load_study(path_or_preset: str, models: tuple[str, ...] = ()) -> Study:
     if models:
         given = tuple(_given(model, study.models) for model in models)
         study = msgspec.structs.replace(study, models=given)
+    if episodes is not None:
+        if re.fullmatch(_RANGES, episodes) is None:
+            raise UsageError("--episodes takes positions from 0, such as 0-79 or 0-3,7.")
+        workload = msgspec.structs.replace(study.workload, episodes=episodes)
+        study = msgspec.structs.replace(study, workload=workload)
     return msgspec.structs.replace(study, folder=str(folder.resolve()))
 
 

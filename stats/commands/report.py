@@ -8,6 +8,8 @@ from typing import Annotated, Optional
 
 import typer
 
+FEW_FILES = 400
+"""Up to this many traces the mechanism is worked out without being asked for."""
 MANY_FILES = 20
 """Above this many traces drift is that of the chosen token, and the top-k lists stay unread."""
 
@@ -61,6 +63,12 @@ def report(
             "--near-tie", min=0.0, help="Margin in natural-log units below which a token is a near tie."
         ),
     ] = 0.1,
+    mechanism: Annotated[
+        Optional[bool],  # noqa: UP045
+        typer.Option(
+            help="Margins against disturbance; read by itself for up to 400 traces, since it reads all top-k."
+        ),
+    ] = None,
     issue: Annotated[
         bool, typer.Option("--issue", help="Print a bug report in Markdown, ready to paste.")
     ] = False,
@@ -89,6 +97,7 @@ def report(
         baseline=baseline,
         anyway=anyway,
         near_tie=near_tie,
+        mechanism=len(files) <= FEW_FILES if mechanism is None else mechanism,
         detail=Detail.PATH if len(files) > MANY_FILES else Detail.ALTERNATIVES,
         state_pairs=tuple(g.states for g in gates if g.states is not None),
     )

@@ -8,19 +8,36 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stats.gates import Gate, GateResult, evaluate_gate, gates_table
+from stats.mechanism import sentence
 from stats.report.configuration import Key, configuration_names
 from stats.report.controls import ControlSeries, control_series
 from stats.report.disclosure import disclosure_table
 from stats.report.findings import findings
 from stats.report.formats import format_families
+from stats.report.positions import joined_positions
 from stats.report.records import Collection
 from stats.report.series import Series, series_of
 from stats.tables.flips import flips_table
 from stats.tables.grid import grid_table
 from stats.tables.layers import layers_table
+from stats.tables.mechanism import (
+    FormatChange,
+    Mechanism,
+    decomposition_table,
+    distributions_table,
+    drift_table,
+    flip_rate_table,
+    format_changes,
+)
 from stats.tables.order import along_run_table, between_orders_table
 from stats.tables.outcomes import outcomes_table, paired_outcomes
-from stats.tables.rates import declared_table, excluded_arms_table, excluded_pairs_table, rates_table
+from stats.tables.rates import (
+    declared_table,
+    excluded_arms_table,
+    excluded_pairs_table,
+    pair_label,
+    rates_table,
+)
 from stats.tables.single_turn import single_turn_table
 from stats.tables.table import Report, Table
 from stats.tables.trend import gradient_table, trend_table
@@ -45,6 +62,8 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
     controls = control_series(episodes)
     outcomes = paired_outcomes(series, names)
     families = format_families(series)
+    mechanism = mechanism_of(series, names, near_tie_of(collection))
+    changes = format_changes(mechanism, families)
     several = len({episode.episode.episode_id for episode in episodes}) > 1
     tables: list[Table | None] = [
         rates_table(series, names),
@@ -56,6 +75,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         along_run_table(series, controls, names),
         between_orders_table(series, names),
         outcomes_table(outcomes, series),
+        *mechanism_tables(mechanism, changes),
         verdicts_table(episodes, names),
         flips_table(episodes, names),
         declared_table(series, names),
@@ -65,7 +85,10 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
     report = Report(
         title=_title(collection),
         command=command,
-        summary=findings(collection, series, names),
+        summary=(
+            *findings(collection, series, names),
+            *(sentence(change.first, change.second, change.found) for change in changes),
+        ),
         tables=tuple(table for table in tables if table is not None),
         disclosure=disclosure_table(episodes, names),
     )
@@ -81,6 +104,33 @@ def with_gates(built: Built, gates: Sequence[Gate]) -> tuple[Built, tuple[GateRe
     )
     report = replace(built.report, tables=(gates_table(results), *built.report.tables))
     return replace(built, report=report), results
+
+
+def mechanism_of(series: Sequence[Series], names: dict[Key, str], near_tie: float) -> Mechanism:
+    """The positions of every series that counts; empty when they were not read."""
+    found, labels = {}, {}
+    for one in series:
+        samples = [(pair.episode_id, pair.positions) for pair in one.counted if pair.positions is not None]
+        positions = joined_positions([(name, sample) for name, sample in samples if sample.flags])
+        if len(positions):
+            found[one.key] = positions
+            labels[one.key] = f"{names[one.key.configuration]}, {pair_label(one)}"
+    return Mechanism(positions=found, labels=labels, near_tie=near_tie)
+
+
+def mechanism_tables(mechanism: Mechanism, changes: Sequence[FormatChange]) -> list[Table | None]:
+    """What the positions say, the finding first."""
+    return [
+        decomposition_table(changes),
+        distributions_table(mechanism),
+        flip_rate_table(mechanism),
+        drift_table(mechanism),
+    ]
+
+
+def near_tie_of(collection: Collection) -> float:
+    """The threshold that the traces were compared with."""
+    return collection.episodes[0].analysis.near_tie_threshold if collection.episodes else 0.0
 
 
 def _title(collection: Collection) -> str:

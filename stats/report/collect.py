@@ -13,6 +13,7 @@ from replay.divergence.request_verdict import Detail
 from replay.verdicts import Comparison, EpisodeAnalysis
 from stats.report.answers import answer_facts
 from stats.report.held_trace import HeldTrace
+from stats.report.positions import PositionSample, sample_positions
 from stats.report.records import ArmRecord, Collection, EpisodeRecord, RequestFacts, Unreadable
 from tracer.episode import Arm, CacheState, Request
 from tracer.errors import TraceFormatError
@@ -31,6 +32,8 @@ class CollectOptions(Struct, frozen=True, kw_only=True):
     near_tie: float = DEFAULT_NEAR_TIE
     detail: Detail = Detail.ALTERNATIVES
     """``path`` leaves the top-k lists unread, which is what a report over many files does."""
+    mechanism: bool = False
+    """Also read margins, drift and gap changes of every compared position."""
     state_pairs: tuple[tuple[CacheState, CacheState], ...] = ()
     """Pairs of states to compare beside those with the baseline."""
 
@@ -74,6 +77,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
             detail=options.detail,
         )
         extra = tuple(_extra_comparisons(trace, analysis, options))
+        samples = tuple(_samples(trace, analysis)) if options.mechanism else ()
         # Losses of columns show only once the columns were read, so they are gathered last.
         losses = reader.losses
         return EpisodeRecord(
@@ -95,7 +99,17 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
             analysis=analysis,
             extra_comparisons=extra,
             losses=tuple(loss.sentence for loss in losses),
+            positions=samples,
         )
+
+
+def _samples(trace: HeldTrace, analysis: EpisodeAnalysis) -> Iterable[PositionSample]:
+    """Of each cold arm against each other state, once: repeats would count every token again."""
+    later = {control.arm for control in analysis.controls}
+    for comparison in analysis.comparisons:
+        cold = trace.arms[comparison.baseline].state is CacheState.COLD
+        if cold and comparison.arm not in later and not comparison.refused:
+            yield sample_positions(trace, comparison)
 
 
 def _hides_tokens(loss: Loss) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from replay.verdicts import ArmAssessment, ArmStatus, Comparison, EpisodeAnalysis
+from stats.report.positions import PositionSample
 from tracer.episode import Arm, ArmEnd, CacheState, Carry, Episode, ExposureSource, Identity, Way
 
 
@@ -122,6 +123,8 @@ class EpisodeRecord(Struct, frozen=True, kw_only=True):
     """Pairs of arms that were asked for beside those with the baseline."""
     losses: tuple[str, ...] = ()
     """What could not be read of the file."""
+    positions: tuple[PositionSample, ...] = ()
+    """Compared positions of cold arms against others, when the mechanism was asked for."""
 
     @property
     def carry(self) -> Carry:

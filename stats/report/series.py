@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from replay.verdicts import Comparison, EvidenceClass, RequestVerdict, Verdict
 from stats.report.configuration import Key, configuration_key, nominal_bits
+from stats.report.positions import PositionSample
 from stats.report.records import AnswerFacts, ArmRecord, EpisodeRecord
 from tracer.episode import CacheState, Carry, Way
 
@@ -72,6 +73,7 @@ class EpisodePair(Struct, frozen=True, kw_only=True):
     """Only the class of its evidence keeps it from counting."""
     solved: tuple[bool | None, bool | None] = (None, None)
     ended: tuple[str | None, str | None] = (None, None)
+    positions: PositionSample | None = None
     answers: tuple[AnswerFacts | None, AnswerFacts | None] = (None, None)
 
     @property
@@ -193,8 +195,17 @@ def _pair(
         declared=_only_declared(comparison, baseline, arm, controls, differs),
         solved=(outcomes[0].solved if outcomes[0] else None, outcomes[1].solved if outcomes[1] else None),
         ended=(outcomes[0].ended if outcomes[0] else None, outcomes[1].ended if outcomes[1] else None),
+        positions=next(
+            (s for s in episode.positions if (s.baseline, s.arm) == (comparison.baseline, comparison.arm)),
+            None,
+        ),
         answers=(baseline.answer, arm.answer),
     )
+
+
+def _positions(episode: EpisodeRecord, comparison: Comparison) -> PositionSample | None:
+    pair = (comparison.baseline, comparison.arm)
+    return next((s for s in episode.positions if (s.baseline, s.arm) == pair), None)
 
 
 def _why_not(

@@ -96,15 +96,14 @@ def _llama_server(endpoint: Endpoint) -> Recognised:
             top_k=255,
             cached_tokens=True,
             disable_per_request=True,
-            prompt_cache=True,
-            states=(CacheState.COLD, CacheState.WARM, CacheState.NO_PROMPT_CACHE),
+            states=(CacheState.COLD, CacheState.WARM),
         ),
         observes=(
             "token ids",
             "logprobs of the chosen token and the best others",
             "cached tokens per request",
         ),
-        controls=("no cache, per request (cache_prompt)", "no second layer, per request (id_slot)"),
+        controls=("no cache, per request (cache_prompt)",),
         layers={
             "prefix cache (slots)": "unknown: the server does not say; the default is on",
             "prompt cache (host memory)": "unknown: the server does not say; the default is on, 8192 MiB",

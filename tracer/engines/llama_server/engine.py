@@ -9,12 +9,14 @@ from typing import Any
 
 from tracer.engines.base import GenerateCall, Generation, SavedState
 from tracer.engines.http.answer import Asked, ParsedAnswer, StreamedAnswer, parse_body
-from tracer.engines.http.refusals import HttpRefusal, error_object, refusal, refusal_of
+from tracer.engines.http.refusals import refusal, refusal_of
 from tracer.engines.llama_server.backend import Backend
+from tracer.engines.llama_server.generation import generation_of
+from tracer.engines.llama_server.second_layer import overwrite, see_second_layer
 from tracer.engines.llama_server.slot_files import SlotFile
 from tracer.engines.llama_server.traffic import TrafficWatch
 from tracer.engines.llama_server.vocabulary import ServerVocabulary
-from tracer.episode import CacheState, Capabilities, EngineInfo, ExposureSource, Identity, Message, Timing
+from tracer.episode import CacheState, Capabilities, EngineInfo, Identity, Message, Timing
 from tracer.errors import EngineDied, EngineError, EngineMissing, StateRefused
 
 MOST_ALTERNATIVES = 255
@@ -34,44 +36,63 @@ class LlamaServerEngine:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._vocabulary = ServerVocabulary()
-        self._second_layer = True
         self._prefix_cache = True
-        self._watch: TrafficWatch | None = None if backend.owned else TrafficWatch(backend.endpoint)
-        self._held: tuple[int, ...] | None = () if backend.owned else None
+        self._held: tuple[int, ...] | None = ()
         self._served = 0
+        self._watch: TrafficWatch | None = None
+        self._layer_seen: bool | None = None
+        if not backend.owned:
+            self._watch = TrafficWatch(backend.endpoint)
+            self._look_at_second_layer()
+
+    def _look_at_second_layer(self) -> None:
+        """Of an attached server it is only known what it does. A busy one is left alone."""
+        assert self._watch is not None
+        self._held = None
+        if self._watch.before_request() is None:
+            seen = see_second_layer(self._backend.endpoint, self._vocabulary.tokenize, self._slot)
+            self._layer_seen, self._held = seen.on, seen.held
+            self._watch.after_request()
 
     # ---- what it is
 
     @property
     def info(self) -> EngineInfo:
-        info = self._backend.info
-        if not self._pinned:
-            return info
         from msgspec.structs import replace
 
-        return replace(info, flags=info.flags | {"pinned_slot": str(_SLOT)})
+        info, flags = self._backend.info, {}
+        if self._slot is not None:
+            flags["pinned_slot"] = str(self._slot)
+        if self._layer_seen is not None:
+            flags["prompt_cache_seen"] = "on" if self._layer_seen else "off"
+        if self._layer_seen is False:
+            info = replace(info, prompt_cache_bytes=0)
+        return replace(info, flags=info.flags | flags) if flags else info
 
     @property
     def capabilities(self) -> Capabilities:
         owned = self._backend.owned
-        states = (CacheState.COLD, CacheState.WARM, CacheState.NO_PROMPT_CACHE)
+        states = [CacheState.COLD, CacheState.WARM]
+        if owned or self._layer_seen is False:
+            states.append(CacheState.NO_PROMPT_CACHE)
+        if owned:
+            states.append(CacheState.SNAPSHOT)
         return Capabilities(
             token_ids=True,
             chosen_logprob=True,
             top_k=MOST_ALTERNATIVES,
             cached_tokens=True,
-            reset=owned,
+            reset=owned or self._layer_seen is False,
             disable_per_request=True,
             snapshot=owned,
-            prompt_cache=True,
-            states=(*states, CacheState.SNAPSHOT) if owned else states,
+            prompt_cache=owned,
+            states=tuple(states),
         )
 
     @property
-    def _pinned(self) -> bool:
-        """Whether requests name their slot. The server then leaves its second layer out."""
-        several = (self._backend.info.slots or 1) > 1
-        return several or not (self._backend.owned or self._second_layer)
+    def _slot(self) -> int | None:
+        """The slot that requests name; None where there is only one."""
+        return _SLOT if (self._backend.info.slots or 1) > 1 else None
 
     # ---- text and tokens
 
@@ -90,18 +111,33 @@ class LlamaServerEngine:
     # ---- caches
 
     def set_layers(self, *, prefix_cache: bool, prompt_cache: bool) -> None:
-        """Launched: starts anew when they differ. Attached: the second layer is left out by pinning."""
-        self._prefix_cache, self._second_layer = prefix_cache, prompt_cache
+        """Launched: starts anew when they differ. Attached: they stay as they are."""
+        self._prefix_cache = prefix_cache
         if self._backend.set_layers(prefix_cache=prefix_cache, prompt_cache=prompt_cache):
             self._forget()
 
     def reset(self) -> None:
-        """A fresh server; nothing happens when the present one has served nothing yet."""
+        """Launched: a fresh server, unless the present one has served nothing yet.
+
+        Attached: without a second layer its slot is overwritten; with one it cannot be emptied.
+        """
         if not self._backend.owned:
-            raise StateRefused("This server was not started by cachetrace, so its caches cannot be emptied.")
-        if self._served or self._held:
+            self._overwrite()
+        elif self._served or self._held:
             self._backend.restart()
             self._forget()
+
+    def _overwrite(self) -> None:
+        if self._layer_seen is not False:
+            raise StateRefused(
+                "This server was not started by cachetrace and has, or may have, a second cache layer, "
+                "so its caches cannot be emptied; use --server-bin, or start it with --cache-ram 0."
+            )
+        self._held = overwrite(self._backend.endpoint, self._vocabulary.tokenize, self._slot)
+        if self._held is None:
+            raise EngineError("The server's slot could not be overwritten: it still reused tokens.")
+        if self._watch is not None:
+            self._watch.after_request()
 
     def _forget(self) -> None:
         self._held, self._served = (), 0
@@ -185,10 +221,6 @@ class LlamaServerEngine:
         wall_s = time.monotonic() - clock
         if parsed.error is not None and not (parsed.choices and len(parsed.choices[0].path)):
             raise refusal(parsed.error)
-        generation = self._generation(call, parsed, held, interference)
-        self._note_held(call, parsed, generation)
-        if self._watch is not None:
-            self._watch.after_request()
         timing = Timing(
             started_at=started_at,
             wall_s=wall_s,
@@ -196,7 +228,14 @@ class LlamaServerEngine:
             decode_s=parsed.decode_s,
             first_token_s=parsed.first_token_s,
         )
-        return _with(generation, timing)
+        generation = generation_of(
+            call, parsed, held=held if self._backend.owned else None, interference=interference, timing=timing
+        )
+        self._vocabulary.book.learn(generation.pieces)
+        self._note_held(call, parsed, generation)
+        if self._watch is not None:
+            self._watch.after_request()
+        return generation
 
     def _ask(self, call: GenerateCall, held: tuple[int, ...] | None) -> ParsedAnswer:
         body = self._body(call)
@@ -236,60 +275,12 @@ class LlamaServerEngine:
         }
         optional = {"seed": sampling.seed, "top_k": sampling.top_k, "top_p": sampling.top_p}
         body |= {name: value for name, value in optional.items() if value is not None}
-        if self._pinned:
-            body["id_slot"] = _SLOT
+        if self._slot is not None:
+            body["id_slot"] = self._slot
         return body | sampling.extra
 
     def _known_piece(self, token_id: int) -> bytes | None:
         return self._vocabulary.book.known(token_id)
-
-    def _generation(
-        self, call: GenerateCall, parsed: ParsedAnswer, held: tuple[int, ...] | None, interference: str | None
-    ) -> Generation:
-        if not parsed.choices:
-            raise HttpRefusal(error_object("the server answered without a completion", 200))
-        choice, count = parsed.choices[0], parsed.count
-        self._vocabulary.book.learn(choice.pieces)
-        notes = [note for note in (count.note, interference, *parsed.notes) if note]
-        if count.prompt_tokens is not None and count.prompt_tokens != len(call.prompt_ids):
-            notes.append(
-                f"the server counts {count.prompt_tokens} prompt tokens, {len(call.prompt_ids)} were sent"
-            )
-        notes += _other_sampling(call, parsed)
-        extra: dict[str, Any] = {}
-        if parsed.truncated:
-            extra["truncated"] = True
-        not_observed = dict(choice.not_observed)
-        if call.keep_rows:
-            not_observed["rows"] = "the server does not give whole rows"
-        return Generation(
-            path=choice.path,
-            alternatives=choice.alternatives,
-            scale=choice.scale,
-            stop=choice.stop,
-            text=choice.text,
-            identity=choice.identity,
-            prompt_tokens=len(call.prompt_ids),
-            cached_tokens=count.cached_tokens,
-            exposure_source=count.source if count.cached_tokens is not None else ExposureSource.NOT_OBSERVED,
-            exposure_note="; ".join(notes) or None,
-            prompt_cache_tokens=self._from_second_layer(call, count.cached_tokens, held),
-            pieces=choice.pieces,
-            not_observed=not_observed,
-            extra=extra,
-            error=parsed.error,
-        )
-
-    def _from_second_layer(
-        self, call: GenerateCall, cached: int | None, held: tuple[int, ...] | None
-    ) -> int | None:
-        """Cached tokens beyond what the slot itself held. Nobody else could have brought them back."""
-        from tracer.exposure import expected_tokens
-
-        if not self._backend.owned or cached is None or held is None:
-            return None
-        own = expected_tokens(held, call.prompt_ids) or 0
-        return max(cached - own, 0)
 
     def _note_held(self, call: GenerateCall, parsed: ParsedAnswer, generation: Generation) -> None:
         """Our account of the slot, kept only while the server's own count agrees with it."""
@@ -298,20 +289,3 @@ class LlamaServerEngine:
         agrees = parsed.slot_tokens is None or parsed.slot_tokens == len(holds)
         complete = parsed.error is None and generation.identity is Identity.TOKEN_ID and not parsed.truncated
         self._held = holds if agrees and complete else None
-
-
-def _other_sampling(call: GenerateCall, parsed: ParsedAnswer) -> list[str]:
-    """The server echoes what it used; a setting that was not taken over would be a silent cause."""
-    asked = {"temperature": call.sampling.temperature, "seed": call.sampling.seed}
-    used = parsed.effective_sampling
-    return [
-        f"the server used {name} {used[name]} instead of {value}"
-        for name, value in asked.items()
-        if value is not None and name in used and used[name] != value
-    ]
-
-
-def _with(generation: Generation, timing: Timing) -> Generation:
-    from dataclasses import replace
-
-    return replace(generation, timing=timing)

@@ -32,6 +32,7 @@ class Scripted:
             "/metrics": (WIRE / "metrics.txt").read_text(),
             "/v1/models": "{}",
             "/completion": (WIRE / "c1.json").read_text(),
+            "/tokenize": '{"tokens":[5,6,7]}',
         } | answers
         self.sent: list[dict[str, Any]] = []
 
@@ -39,6 +40,8 @@ class Scripted:
         answer = self.answers.get(request.url.path)
         if request.method == "POST":
             self.sent.append(json.loads(request.content))
+        if callable(answer):
+            answer = answer()
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
@@ -108,6 +111,27 @@ def test_the_account_of_the_slot_is_checked_against_the_servers(
     assert odd.held_ids() is None
 
 
+def test_a_second_layer_is_seen_by_what_it_brings_back(
+    attach: Callable[[Scripted], LlamaServerEngine],
+) -> None:
+    first, again = (WIRE / "c1.json").read_text(), (WIRE / "c2.json").read_text()
+    answers = iter([first, first, again])
+    seen = attach(Scripted(**{"/completion": lambda: next(answers)}))
+    assert seen.info.flags["prompt_cache_seen"] == "on"
+    assert not seen.capabilities.reset
+    off = attach(Scripted())
+    assert off.info.prompt_cache_bytes == 0
+    off.reset()
+    assert off.held_ids() == (5, 6, 7)
+    untold = attach(Scripted(**{"/completion": again}))
+    assert untold.info.prompt_cache_bytes is None
+    assert untold.held_ids() is None
+    busy = (WIRE / "slots.json").read_text().replace('"is_processing":false', '"is_processing":true')
+    script = Scripted(**{"/slots": busy})
+    assert "prompt_cache_seen" not in attach(script).info.flags
+    assert script.sent == []
+
+
 def test_a_prompt_counted_otherwise_and_other_sampling_are_noted(
     attach: Callable[[Scripted], LlamaServerEngine],
 ) -> None:
@@ -136,12 +160,15 @@ def test_other_traffic_makes_the_slot_unknown(attach: Callable[[Scripted], Llama
 def test_a_dead_server_and_a_refused_slot_action_have_a_name(
     attach: Callable[[Scripted], LlamaServerEngine],
 ) -> None:
-    engine = attach(Scripted(**{"/completion": httpx.RemoteProtocolError("Server disconnected")}))
+    script = Scripted()
+    engine = attach(script)
+    script.answers["/completion"] = httpx.RemoteProtocolError("Server disconnected")
     with pytest.raises(EngineDied, match="while serving a request of 41 prompt tokens"):
         engine.generate(call())
     assert engine.held_ids() is None
+    script.answers["/completion"] = httpx.ConnectError("refused")
     with pytest.raises(EngineDied, match="stopped answering"):
-        attach(Scripted(**{"/completion": httpx.ConnectError("refused")})).generate(call())
+        engine.generate(call())
     refused = attach(
         Scripted(**{"/slots/0": (501, '{"error":{"message":"no","type":"not_supported_error"}}')})
     )
@@ -154,14 +181,16 @@ def test_a_dead_server_and_a_refused_slot_action_have_a_name(
 def test_an_empty_answer_and_an_error_inside_an_answer(
     attach: Callable[[Scripted], LlamaServerEngine],
 ) -> None:
-    with pytest.raises(EngineError, match="empty body"):
-        attach(Scripted(**{"/completion": ""})).generate(call())
-    with pytest.raises(EngineError, match="out of memory"):
-        attach(Scripted(**{"/completion": '{"error":{"code":500,"message":"out of memory"}}'})).generate(
-            call()
-        )
-    with pytest.raises(EngineError, match="without a completion"):
-        attach(Scripted(**{"/completion": "{}"})).generate(call())
+    script = Scripted()
+    engine = attach(script)
+    for body, said in (
+        ("", "empty body"),
+        ('{"error":{"code":500,"message":"out of memory"}}', "out of memory"),
+        ("{}", "without a completion"),
+    ):
+        script.answers["/completion"] = body
+        with pytest.raises(EngineError, match=said):
+            engine.generate(call())
 
 
 def test_42_missing_and_renamed_fields_are_unknown() -> None:
@@ -229,8 +258,9 @@ def test_one_way_to_have_a_server() -> None:
 
 def test_a_stream_that_breaks_keeps_what_came(attach: Callable[[Scripted], LlamaServerEngine]) -> None:
     events = (WIRE / "c4.sse").read_text().split("\n\n")
-    script = Scripted(**{"/completion": "\n\n".join(events[:4]) + '\n\ndata: {"index"'})
+    script = Scripted()
     engine = attach(script)
+    script.answers["/completion"] = "\n\n".join(events[:4]) + '\n\ndata: {"index"'
     seen: list[tuple[int, int]] = []
     answer = engine.generate(call(600, on_prompt_progress=lambda done, total: seen.append((done, total))))
     assert script.sent[-1]["stream"] is True

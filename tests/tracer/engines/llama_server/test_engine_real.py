@@ -167,15 +167,16 @@ def test_an_attached_server_is_used_and_never_emptied(
     url = engine._backend.endpoint.url
     attached = open_server(url=url)
     ids = attached.tokenize(chatml(QUESTIONS[4], 1))
-    assert attached.held_ids() is None
-    assert attached.info.prompt_cache_bytes is None
+    assert attached.info.flags["prompt_cache_seen"] == "off"
+    assert attached.info.prompt_cache_bytes == 0
+    assert CacheState.NO_PROMPT_CACHE in attached.capabilities.states
     assert CacheState.SNAPSHOT not in attached.capabilities.states
     first = ask(attached, ids, 4)
     assert first.cached_tokens == 0
     assert attached.held_ids() == (*ids, *tokens(first)[:-1])
     assert ask(attached, ids, 4, cached=False).cached_tokens == 0
-    with pytest.raises(StateRefused):
-        attached.reset()
+    attached.reset()
+    assert ask(attached, ids, 4).cached_tokens == 0
     with pytest.raises(StateRefused):
         attached.save_state()
     ask(engine, "Somebody else asks this.", 2)
@@ -184,18 +185,24 @@ def test_an_attached_server_is_used_and_never_emptied(
     assert "another client" in again.exposure_note
 
 
-def test_pinning_the_slot_leaves_the_second_layer_out(open_server: OpenServer) -> None:
+def test_a_second_layer_of_an_attached_server_is_seen(open_server: OpenServer) -> None:
     owner = open_server()
     owner.set_layers(prefix_cache=True, prompt_cache=True)
     attached = open_server(url=owner._backend.endpoint.url)
-    one = attached.tokenize(chatml(QUESTIONS[0], 3))
-    other = attached.tokenize("The following is a totally different text about ships. " * 8)
-    attached.set_layers(prefix_cache=True, prompt_cache=False)
-    assert attached.info.flags["pinned_slot"] == "0"
-    assert [ask(attached, p, 2).cached_tokens for p in (one, other, one)] == [0, 0, 0]
-    attached.set_layers(prefix_cache=True, prompt_cache=True)
-    assert "pinned_slot" not in attached.info.flags
-    assert [ask(attached, p, 2).cached_tokens for p in (other, one)][1] == len(one) - 1
+    assert attached.info.flags["prompt_cache_seen"] == "on"
+    assert attached.info.prompt_cache_bytes is None
+    assert CacheState.NO_PROMPT_CACHE not in attached.capabilities.states
+    assert not attached.capabilities.reset
+    with pytest.raises(StateRefused, match="second cache layer"):
+        attached.reset()
+
+
+def test_naming_the_slot_does_not_leave_the_second_layer_out(open_server: OpenServer) -> None:
+    engine = open_server(server_args=("--parallel", "2"))
+    assert engine.info.flags["pinned_slot"] == "0"
+    one = engine.tokenize(chatml(QUESTIONS[0], 3))
+    other = engine.tokenize("The following is a totally different text about ships. " * 8)
+    assert [ask(engine, p, 2).cached_tokens for p in (one, other, one)] == [0, 0, len(one) - 1]
 
 
 def test_recognise_names_the_server_and_its_layers(engine: LlamaServerEngine) -> None:

@@ -100,6 +100,7 @@ class ReplayChild:
             return None
         for reader in self._readers:
             reader.join()
+        self._close_stdin()
         return self._outcome_of(code)
 
     def wait(self, timeout_s: float | None = None) -> ChildOutcome:

@@ -21,6 +21,7 @@ from replay.engine_guard import check_engine, settings_as_recorded
 from replay.recorded_source import RecordedSource, source_arm
 from replay.snapshot_reference import SpillingShelf, kept_states, reference_arm, states_made_again
 from tracer.arm_loop import ArmPlan, StartFrom, execute_arm
+from tracer.cache_states import refuse_impossible
 from tracer.engines.base import Engine
 from tracer.engines.choice import EngineChoice
 from tracer.engines.registry import open_engine
@@ -123,6 +124,8 @@ class ReplayRun:
                 self._progress.note(f"replaying anyway: {mismatch}")
             self.planned = planned_arms(options, trace, self._source_arm, engine.info)
             """The arms that the file lacks, in order."""
+        for one in self.planned:  # before anything is served: half a replay helps nobody
+            refuse_impossible(engine.capabilities, engine.info, one.state, one.priming, one.way)
 
     def __enter__(self) -> Self:
         return self

@@ -61,6 +61,7 @@ class Served:
         timing = generation.timing
         return replace(
             self._common(),
+            prompt_tokens=self._prompt_tokens(generation),
             output_tokens=len(generation.path),
             identity=generation.identity,
             scale=generation.scale,
@@ -88,6 +89,12 @@ class Served:
             timing=Timing(started_at=self.started_at, wall_s=self.wall_s),
             error=RequestError(kind=type(error).__name__, message=str(error)),
         )
+
+    def _prompt_tokens(self, generation: Generation) -> int | None:
+        """Where a prompt is kept as text, its ids are no tokens, so only the engine can count them."""
+        if "prompt_ids" in generation.not_observed:
+            return generation.prompt_tokens
+        return len(self.planned.prompt_ids)
 
     def _common(self) -> Request:
         planned = self.planned

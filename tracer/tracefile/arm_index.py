@@ -24,6 +24,7 @@ from tracer.tracefile.losses import Loss, LossKind
 
 MOST_ARMS = 4096
 MOST_REQUESTS_IN_A_GAP = 1000
+MOST_LOSSES = 10_000
 LOST = "lost"
 """``RequestError.kind`` of a request that stands in the place of one that cannot be read."""
 
@@ -40,16 +41,14 @@ class ArmIndex:
     """Request → kind of column frame → checksum of its payload, as its commit says."""
     frames: dict[int, dict[int, Frame]] = field(default_factory=dict)
     damaged_commits: set[int] = field(default_factory=set)
-    committed_heads: set[int] = field(default_factory=set)
-    """Requests whose commit was seen but not read (only where heads alone are read)."""
+    highest_request: int = -1
+    """Largest index of a commit, read or damaged."""
     _listed: tuple[Request, ...] = ()
     _listed_for: tuple[int, int] = (-1, -1)
 
     def known_requests(self) -> int:
         """How many requests the arm has, lost ones included."""
-        highest = max(self.commits, default=-1) + 1
-        highest = max(highest, max(self.damaged_commits | self.committed_heads, default=-1) + 1)
-        return max(highest, self.end.requests if self.end is not None else 0)
+        return max(self.highest_request + 1, self.end.requests if self.end is not None else 0)
 
     def lost_requests(self) -> list[int]:
         """Indices of requests that were there and cannot be read."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tracer.episode import Arm, ArmEnd
 from tracer.errors import TraceFormatError
-from tracer.tracefile.arm_index import MOST_ARMS, ArmIndex
+from tracer.tracefile.arm_index import MOST_ARMS, MOST_LOSSES, ArmIndex
 from tracer.tracefile.file_window import DamagedBytes, FileWindow
 from tracer.tracefile.frames import (
     COLUMN_KINDS,
@@ -194,10 +194,11 @@ class FileIndex:
             columns[frame.kind] = frame  # of two, the one nearer to the commit belongs to it
 
     def _take_description(self, frame: Frame, entry: ArmIndex, window: FileWindow) -> None:
-        if self._heads_only and frame.kind == Kind.REQUEST:
-            entry.committed_heads.add(frame.request)
-            self._advance(frame)
-            return
+        if frame.kind == Kind.REQUEST:
+            entry.highest_request = max(entry.highest_request, frame.request)
+            if self._heads_only:
+                self._advance(frame)
+                return
         payload = self._description(frame, window)
         try:
             if payload is None:
@@ -254,4 +255,6 @@ class FileIndex:
             return found
         for number, entry in sorted(self._arms.items()):
             found += entry.losses(number)
+            if len(found) > MOST_LOSSES:
+                raise TraceFormatError(f"{self.path} has lost more than {MOST_LOSSES} requests and columns.")
         return found

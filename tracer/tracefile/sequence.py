@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from tracer.tracefile.frames import Frame
 from tracer.tracefile.losses import Loss, LossKind
 
@@ -26,12 +28,13 @@ class SequenceCheck:
             self._next = frame.sequence + 1
             self._last = frame
             return True
-        for at, (low, high, before, after) in enumerate(self._missing):
-            if low <= frame.sequence < high:
-                halves = [(low, frame.sequence), (frame.sequence + 1, high)]
-                self._missing[at : at + 1] = [(a, b, before, after) for a, b in halves if a < b]
-                self._note(LossKind.OUT_OF_ORDER, frame, "stands after frames that were written later")
-                return True
+        at = bisect_right(self._missing, frame.sequence, key=lambda missing: missing[0]) - 1
+        if at >= 0 and frame.sequence < self._missing[at][1]:
+            low, high, before, after = self._missing[at]
+            halves = [(low, frame.sequence), (frame.sequence + 1, high)]
+            self._missing[at : at + 1] = [(a, b, before, after) for a, b in halves if a < b]
+            self._note(LossKind.OUT_OF_ORDER, frame, "stands after frames that were written later")
+            return True
         self._note(LossKind.DOUBLED_FRAME, frame, "has the number of an earlier frame and is left out")
         return False
 

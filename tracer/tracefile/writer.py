@@ -61,19 +61,20 @@ class TraceWriter:
         self._bases = PromptBases()
 
     @classmethod
-    def create(cls, path: Path | str, episode: Episode) -> Self:
-        """Start a new file, and its folder. ``UsageError`` when it exists or has another writer."""
+    def create(cls, path: Path | str, episode: Episode, *, written_by: str | None = None) -> Self:
+        """Start a new file, and its folder. ``UsageError`` when it exists or has another writer.
+
+        ``written_by``: what the header says about the program; None = this cachetrace.
+        """
         path = Path(path)
         writer = cls(path, _locked(path))
         try:
             if path.exists():
                 raise UsageError(f"{path} exists already; name another file or replay into it.")
-            header = pack_frame(
-                Kind.HEADER, 0, NO_ARM, NO_REQUEST, encode(FileHeader(writer=writer_name(), episode=episode))
-            )
+            header = FileHeader(writer=written_by or writer_name(), episode=episode)
             # Written beside and renamed: a file under its own name always has a whole header.
             beside = path.with_name(path.name + ".new")
-            beside.write_bytes(header)
+            beside.write_bytes(pack_frame(Kind.HEADER, 0, NO_ARM, NO_REQUEST, encode(header)))
             beside.replace(path)
             writer._sequence = 1
             writer._file = path.open("ab")

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.synthetic import ArmSpec, write_trace
@@ -214,7 +215,9 @@ def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
             TraceReader.open(path)
 
 
-@pytest.mark.parametrize("attack", ["starts", "nested", "repeated", "far-request", "far-arm", "pieces"])
+@pytest.mark.parametrize(
+    "attack", ["starts", "nested", "repeated", "far-request", "far-arm", "pieces", "gaps", "ends"]
+)
 def test_files_built_to_cost_time_do_not(original: tuple[Path, bytes], attack: str) -> None:
     path, content = original
     n = len(frames_of(content))
@@ -243,4 +246,10 @@ def _attack(name: str, n: int) -> bytes:
         return pack_frame(Kind.REQUEST, n, 0, 2**31 - 1, b"\x80")
     if name == "far-arm":
         return pack_frame(Kind.ARM, n, 2**31 - 1, -1, b"\x80")
+    if name == "gaps":
+        gaps = b"".join(pack_frame(Kind.PATH, n + 2 * i, 0, 9, b"") for i in range(1, 10_001))
+        return gaps + pack_frame(Kind.PATH, 1, 0, 9, b"") * 10_000
+    if name == "ends":
+        end = msgspec.msgpack.encode(ArmEnd(requests=999, completed=True))
+        return b"".join(pack_frame(Kind.ARM_END, n + i, 5 + i, -1, end) for i in range(4000))
     return pack_frame(Kind.PIECES, n + 2**20, -1, -1, b"\xdf\xff\xff\xff\xff")

@@ -123,7 +123,6 @@ def _flags(facts: ServerFacts, settings: ServerSettings | None) -> dict[str, str
 
 
 _LOGGED = {
-    "prompt cache is enabled, size limit:": "prompt_cache_limit",
     "context checkpoints enabled,": "context_checkpoints",
     "resolve_fused_ops: Flash Attention": "flash_attention_resolved",
 }

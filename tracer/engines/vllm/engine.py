@@ -43,7 +43,6 @@ class VllmEngine:
         self._vocabulary = VllmVocabulary(backend.endpoint, backend.model)
         self._salt: str | None = None
         self._known: BlockCache | None = None
-        self._emptied_by: str | None = None
         self._needs_counters = True
         """Until the first answer that counts its cached tokens itself."""
 
@@ -51,12 +50,16 @@ class VllmEngine:
 
     @property
     def info(self) -> EngineInfo:
-        if self._emptied_by is None:
-            return self._backend.info
         from msgspec.structs import replace
 
-        info = self._backend.info
-        return replace(info, flags=info.flags | {"emptied_by": self._emptied_by, "cold_by": "cache_salt"})
+        info, facts = self._backend.info, self._backend.facts
+        if facts.prefix_cache is False:
+            return info
+        ways = {
+            "emptied_by": "reset_prefix_cache" if facts.can_reset else "cache_salt",
+            "cold_by": "cache_salt",
+        }
+        return replace(info, flags=info.flags | ways)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -87,9 +90,9 @@ class VllmEngine:
         facts = self._backend.facts
         if facts.can_reset:
             self._reset_prefix_cache()
-            self._salt, self._emptied_by = None, "reset_prefix_cache"
+            self._salt = None
         else:
-            self._salt, self._emptied_by = uuid.uuid4().hex, "cache_salt"
+            self._salt = uuid.uuid4().hex
         self._known = BlockCache(facts.block_tokens or 1)
 
     def _reset_prefix_cache(self) -> None:

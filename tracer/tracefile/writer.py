@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import filelock
 import numpy as np
@@ -52,8 +54,11 @@ class TraceWriter:
     def __init__(self, path: Path, lock: filelock.BaseFileLock) -> None:
         self.path = path
         self._lock = lock
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
         self._sequence = 0
+        self._whole_bytes = 0
+        """Length of the file after the last write that succeeded, and the number that follows it:"""
+        self._whole_sequence = 0
         self._arms: list[Arm] = []
         self._committed: list[int] = []
         self._ended: list[bool] = []
@@ -76,8 +81,7 @@ class TraceWriter:
             beside = path.with_name(path.name + ".new")
             beside.write_bytes(pack_frame(Kind.HEADER, 0, NO_ARM, NO_REQUEST, encode(header)))
             beside.replace(path)
-            writer._sequence = 1
-            writer._file = path.open("ab")
+            writer._start(sequence=1)
         except OSError as error:
             writer.close()
             raise UsageError(f"{path} cannot be written ({error.strerror}).") from error
@@ -107,9 +111,10 @@ class TraceWriter:
                     )
                 writer._take_over(trace)
                 keep = trace.intact_bytes
+                sequence = trace.next_sequence
             with path.open("r+b") as file:
                 file.truncate(keep)
-            writer._file = path.open("ab")
+            writer._start(sequence)
         except OSError as error:
             writer.close()
             raise UsageError(f"{path} cannot be written ({error.strerror}).") from error
@@ -118,8 +123,12 @@ class TraceWriter:
             raise
         return writer
 
+    def _start(self, sequence: int) -> None:
+        self._file = FileIO(self.path, "ab")
+        self._whole_bytes = self.path.stat().st_size
+        self._sequence = self._whole_sequence = sequence
+
     def _take_over(self, trace: TraceReader) -> None:
-        self._sequence = trace.next_sequence
         self._piece_ids = set(trace.piece_ids)
         for arm in trace.arms:
             requests = trace.requests(arm)
@@ -204,7 +213,10 @@ class TraceWriter:
             raise UsageError(f"arm {arm} of {self.path} has ended already.")
         self._write([(Kind.ARM_END, encode(end))], arm, NO_REQUEST)
         self._ended[arm] = True
-        os.fsync(self._open_file().fileno())
+        try:
+            os.fsync(self._open_file().fileno())
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be kept by the disk ({error.strerror}).") from error
 
     def close(self) -> None:
         """Close the file and let other writers in."""
@@ -230,6 +242,7 @@ class TraceWriter:
     def _write_with_commit(
         self, arm: int, request: Request, columns: list[tuple[Kind, bytes]], pieces: Mapping[int, bytes]
     ) -> None:
+        self._sequence = self._whole_sequence  # an earlier call may have failed half way
         frames = bytearray()
         new_pieces = {i: piece for i, piece in pieces.items() if i not in self._piece_ids}
         if new_pieces:
@@ -246,6 +259,7 @@ class TraceWriter:
         self._piece_ids |= new_pieces.keys()
 
     def _write(self, frames: list[tuple[Kind, bytes]], arm: int, request: int) -> None:
+        self._sequence = self._whole_sequence
         self._flush(b"".join(self._pack(kind, arm, request, payload) for kind, payload in frames))
 
     def _pack(self, kind: Kind, arm: int, request: int, payload: bytes) -> bytes:
@@ -255,13 +269,22 @@ class TraceWriter:
 
     def _flush(self, frames: bytes) -> None:
         file = self._open_file()
+        left = memoryview(frames)
         try:
-            file.write(frames)
-            file.flush()
-        except OSError as error:
-            raise UsageError(f"{self.path} cannot be written ({error.strerror}).") from error
+            while left:
+                left = left[file.write(left) :]
+        except BaseException as error:
+            # A torn frame must not stay, also when Ctrl-C came in the middle: the length in its
+            # head would swallow what is written next.
+            with suppress(OSError):
+                file.truncate(self._whole_bytes)
+            if isinstance(error, OSError):
+                raise UsageError(f"{self.path} cannot be written ({error.strerror}).") from error
+            raise
+        self._whole_bytes += len(frames)
+        self._whole_sequence = self._sequence
 
-    def _open_file(self) -> BinaryIO:
+    def _open_file(self) -> FileIO:
         if self._file is None:
             raise ValueError("the trace file is closed")
         return self._file

@@ -81,6 +81,40 @@ def test_misuse_of_the_writer_is_refused(tmp_path: Path) -> None:
         writer.begin_arm(ARM)
 
 
+def test_a_full_disk_leaves_a_whole_file_that_can_be_continued(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "t.msgpack"
+    with TraceWriter.create(path, EPISODE) as writer:
+        writer.begin_arm(ARM)
+        writer.write_request(0, Request(index=0), path=_path(1))
+        whole = path.read_bytes()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 500, limits[1]))
+        try:
+            with pytest.raises(UsageError, match="cannot be written"):
+                writer.write_request(0, Request(index=1), path=_path(2), pieces={1: b"x" * 400})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert path.read_bytes() == whole
+        writer.write_request(0, Request(index=1), path=_path(3), pieces={1: b"y"})
+    with TraceReader.open(path) as trace:
+        assert trace.check() == ()
+        assert [trace.path(0, i).token_ids.tolist() for i in range(2)] == [[1], [3]]
+        assert trace.piece(1) == b"y"
+
+
+def test_a_request_that_cannot_be_encoded_leaves_no_gap(tmp_path: Path) -> None:
+    path = tmp_path / "t.msgpack"
+    with TraceWriter.create(path, EPISODE) as writer:
+        writer.begin_arm(ARM)
+        with pytest.raises(TypeError):
+            writer.write_request(0, Request(index=0, extra={"x": object()}), prompt_ids=[1, 2], path=_path(1))
+        writer.write_request(0, Request(index=0), prompt_ids=[1, 2], path=_path(2))
+    with TraceReader.open(path) as trace:
+        assert trace.check() == ()
+        assert trace.prompt_ids(0, 0).tolist() == [1, 2]
+
+
 def test_pieces_are_stored_once_a_file(tmp_path: Path) -> None:
     path = tmp_path / "t.msgpack"
     with TraceWriter.create(path, EPISODE) as writer:

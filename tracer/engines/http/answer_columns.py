@@ -62,10 +62,11 @@ def build_columns(wanted: ColumnsRequest) -> ObservedColumns:
     flags = np.zeros(n, np.uint8)
     values = np.full(n, np.nan, np.float32)
     ordered: list[TokenEntry | None] = [entries[i] if i != NO_ENTRY else None for i in alignment.entry_of]
-    problems = _chosen_values(ordered, wanted, values, flags)
+    with np.errstate(over="ignore"):  # a value beyond float32 becomes infinite, which is what it shows
+        problems = _chosen_values(ordered, wanted, values, flags)
+        alternatives = _alternatives(ordered, ids, wanted, pieces, flags)
     for position in alignment.merged:
         flags[position] |= PositionFlag.MERGED
-    alternatives = _alternatives(ordered, ids, wanted, pieces, flags)
     scale = _scale(values, flags, alternatives)
     if alignment.reason:
         problems.append(alignment.reason)

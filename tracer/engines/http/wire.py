@@ -8,10 +8,10 @@ one event of a stream have the same shape. Unknown fields are skipped without be
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tracer.errors import EngineError
 
@@ -20,11 +20,14 @@ class WireError(EngineError):
     """An answer is no JSON, or none of the shapes that are known."""
 
 
+TokenId = Annotated[int, Meta(ge=0, lt=1 << 31)]
+
+
 class TopEntry(Struct, gc=False):
     """One alternative: named by id, by string, by bytes, or by several of them."""
 
-    id: int | None = None
-    token_id: int | None = None
+    id: TokenId | None = None
+    token_id: TokenId | None = None
     token: str | None = None
     tok_str: str | None = None
     bytes: list[int] | None = None
@@ -69,8 +72,8 @@ class WireChoice(Struct):
     delta: WireMessage | None = None
     logprobs: Logprobs | None = None
     finish_reason: str | None = None
-    token_ids: list[int] | None = None
-    prompt_token_ids: list[int | None] | None = None
+    token_ids: list[TokenId] | None = None
+    prompt_token_ids: list[TokenId | None] | None = None
 
 
 class TokenDetails(Struct):
@@ -117,8 +120,8 @@ class SglangMeta(Struct):
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     finish_reason: Any = None
-    output_token_logprobs: list[tuple[float | None, int, str | None]] | None = None
-    output_top_logprobs: list[list[tuple[float | None, int, str | None]] | None] | None = None
+    output_token_logprobs: list[tuple[float | None, TokenId, str | None]] | None = None
+    output_top_logprobs: list[list[tuple[float | None, TokenId, str | None]] | None] | None = None
 
 
 class WireAnswer(Struct):
@@ -136,7 +139,7 @@ class WireAnswer(Struct):
     # llama.cpp, native
     index: int | None = None
     content: str | list[Any] | None = None
-    tokens: list[int] | None = None
+    tokens: list[TokenId] | None = None
     completion_probabilities: list[TokenEntry] | None = None
     timings: Timings | None = None
     stop: bool | None = None
@@ -152,7 +155,7 @@ class WireAnswer(Struct):
     prompt_progress: PromptProgress | None = None
     # SGLang, native
     text: str | None = None
-    output_ids: list[int] | None = None
+    output_ids: list[TokenId] | None = None
     meta_info: SglangMeta | None = None
     # Ollama, native
     response: str | None = None
@@ -176,8 +179,8 @@ _DECODER: msgspec.json.Decoder[WireAnswer | list[WireAnswer]] = msgspec.json.Dec
 def decode_wire(body: bytes) -> tuple[list[WireAnswer], str | None]:
     """The answers in a body (SGLang sends a list for ``n`` > 1), and what had to be mended.
 
-    Bare NaN and Infinity, invalid UTF-8 and lone surrogates are accepted; logprobs of an unknown
-    form are dropped and named. Raises ``WireError`` for anything else.
+    Bare NaN and Infinity, invalid UTF-8 and lone surrogates are accepted; ids and logprobs of an
+    unknown form are dropped and named. Raises ``WireError`` for anything else.
     """
     note = None
     try:
@@ -187,7 +190,7 @@ def decode_wire(body: bytes) -> tuple[list[WireAnswer], str | None]:
         try:
             decoded = _convert(plain)
         except msgspec.ValidationError as problem:
-            note = f"the logprobs have a form that is not known ({problem})"
+            note = f"the ids or logprobs have a form that is not known ({problem})"
             try:
                 decoded = _convert(_without_logprobs(plain))
             except msgspec.ValidationError as final:
@@ -226,7 +229,15 @@ def _joined(value: Any) -> Any:
     return value
 
 
-_NUMBERS = ("logprobs", "completion_probabilities", "meta_info")
+_NUMBERS = (
+    "logprobs",
+    "completion_probabilities",
+    "meta_info",
+    "tokens",
+    "token_ids",
+    "output_ids",
+    "prompt_token_ids",
+)
 
 
 def _without_logprobs(plain: Any) -> Any:

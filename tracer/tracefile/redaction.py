@@ -2,7 +2,8 @@
 
 Tokens spell text, so hiding text alone would hide nothing: tokens that spell a secret are
 replaced by ``HIDDEN_ID``, in prompts and outputs, and their alternatives are dropped. Equal
-prompts stay equal, so comparisons between arms still hold; the copy cannot be replayed.
+prompts stay equal, so comparisons between arms still hold; the copy cannot be replayed. Prompt
+tokens whose bytes the file does not hold are hidden as well, since nobody can check them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tracer.columns import Alternatives, PathColumns, PositionFlag
 from tracer.episode import Request
 from tracer.errors import TraceFormatError
 from tracer.tracefile.reader import TraceReader
-from tracer.tracefile.scrub import hide_secrets
+from tracer.tracefile.scrub import hide_secrets, secret_spans
 from tracer.tracefile.secrets_in_trace import token_secret_spans
 from tracer.tracefile.writer import TraceWriter
 
@@ -55,13 +56,15 @@ def redact(source: Path | str, target: Path | str) -> int:
 
 def _copy_request(trace: TraceReader, writer: TraceWriter, arm: int, request: Request) -> int:
     i = request.index
-    prompt, hidden_prompt = _hide_tokens(trace, trace.prompt_ids(arm, i))
+    prompt, hidden_prompt = _hide_tokens(trace, trace.prompt_ids(arm, i), hide_unknown=True)
     path = trace.path(arm, i) if trace.has_path(arm, i) else None
     table = trace.alternatives(arm, i)
     rows = trace.rows(arm, i)
     hidden_output = np.zeros(0, np.bool_)
     if path is not None:
-        ids, hidden_output = _hide_tokens(trace, path.token_ids)
+        # An output's text is stored beside it, so tokens of unknown bytes matter only if it has one.
+        has_secret = bool(secret_spans(request.text))
+        ids, hidden_output = _hide_tokens(trace, path.token_ids, hide_unknown=has_secret)
         assert ids is not None
         path = _with_hidden(path, ids, hidden_output)
         table = _without_alternatives(table, hidden_output)
@@ -80,13 +83,15 @@ def _copy_request(trace: TraceReader, writer: TraceWriter, arm: int, request: Re
 
 
 def _hide_tokens(
-    trace: TraceReader, ids: NDArray[np.int32] | None
+    trace: TraceReader, ids: NDArray[np.int32] | None, *, hide_unknown: bool
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.bool_]]:
     if ids is None:
         return None, np.zeros(0, np.bool_)
     hidden = np.zeros(len(ids), np.bool_)
     for start, end, _ in token_secret_spans(trace, ids):
         hidden[start:end] = True
+    if hide_unknown:
+        hidden |= np.array([trace.piece(token) is None for token in ids.tolist()], np.bool_)
     return np.where(hidden, np.int32(HIDDEN_ID), ids), hidden
 
 

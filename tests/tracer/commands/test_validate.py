@@ -223,6 +223,20 @@ def test_redacting_an_ordinary_trace_changes_no_number(tmp_path: Path) -> None:
                     )
 
 
+def test_prompt_tokens_that_cannot_be_checked_are_hidden(tmp_path: Path) -> None:
+    path, copy = tmp_path / "t.msgpack", tmp_path / "copy.msgpack"
+    with TraceWriter.create(path, EPISODE) as writer:
+        writer.begin_arm(ARM)
+        its_path = PathColumns(np.array([8, 9], np.int32), np.zeros(2, np.uint8))
+        writer.write_request(0, Request(index=0), prompt_ids=[1, 2, 3], path=its_path, pieces={2: b"two"})
+        writer.write_request(0, Request(index=1, text=SECRET), path=its_path)
+    assert run(path, "--redact", "-o", copy).exit_code == 0
+    with TraceReader.open(copy) as trace:
+        assert trace.prompt_ids(0, 0).tolist() == [-1, 2, -1]
+        assert trace.path(0, 0).token_ids.tolist() == [8, 9]
+        assert trace.path(0, 1).token_ids.tolist() == [-1, -1]
+
+
 def test_redact_needs_a_new_name_and_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "t.msgpack"
     write_trace(path, requests=1, tokens=2)

@@ -37,6 +37,8 @@ class CellRecord(Struct, frozen=True, kw_only=True):
     elapsed_s: float | None = None
     episodes: int | None = None
     failed: tuple[str, ...] = ()
+    too_long: tuple[str, ...] = ()
+    """Episodes whose prompts grew out of the context; they have no rates."""
     reason: str | None = None
 
 

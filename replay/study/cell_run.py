@@ -32,7 +32,7 @@ from tracer.tracefile import TraceReader
 from tracer.workloads.base import Workload
 
 MODELS_FOLDER = "models"
-SUFFIX = ".msgpack"
+_TOO_LONG = ("PromptTooLong", "HttpPromptTooLong")
 
 
 @dataclass(slots=True)
@@ -42,6 +42,8 @@ class CellOutcome:
     episodes: int = 0
     failed: list[str] = field(default_factory=list)
     """One sentence an arm that did not reach its end."""
+    too_long: list[str] = field(default_factory=list)
+    """Episodes that grew out of the context: an outcome that trying again would not change."""
 
 
 def run_cell(
@@ -175,10 +177,12 @@ class _CellRun:
         end = _recorded_end(path)
         if end is None and path.exists() and place.carry is Carry.EMPTIED:
             end = resume_recording(self._engine, path, settings, place, self._progress) or _recorded_end(path)
-        if end is None or not end.completed:
+        if end is None or not (end.completed or _grew_too_long(path)):
             _remove(path)
             end = record_episode(self._engine, workload, path, settings, place, self._progress)
-        if not end.completed:
+        if not end.completed and _grew_too_long(path):
+            self._outcome.too_long.append(workload.episode_id)
+        elif not end.completed:
             self._failed(f"{path.name}, recording: {end.reason}")
         return end.completed
 
@@ -263,6 +267,15 @@ def _recorded_end(path: Path) -> ArmEnd | None:
             if arm.way is Way.RECORDED and (end := trace.end(arm.index)) is not None:
                 return end
     return None
+
+
+def _grew_too_long(path: Path) -> bool:
+    """Whether the recording ended because a prompt no longer fitted into the context."""
+    with TraceReader.open(path) as trace:
+        recordings = [arm.index for arm in trace.arms if arm.way is Way.RECORDED]
+        requests = trace.requests(recordings[0]) if recordings else ()
+    error = requests[-1].error if requests else None
+    return error is not None and error.kind in _TOO_LONG
 
 
 def _remove(path: Path) -> None:

@@ -43,6 +43,7 @@ class CellReply(Struct, frozen=True, kw_only=True):
 
     episodes: int = 0
     failed: tuple[str, ...] = ()
+    too_long: tuple[str, ...] = ()
     reason: str | None = None
     interrupted: bool = False
 
@@ -116,7 +117,9 @@ def _obey(order: CellOrder) -> CellReply:
         return CellReply(reason=str(error))
     except KeyboardInterrupt:
         return CellReply(interrupted=True)
-    return CellReply(episodes=outcome.episodes, failed=tuple(outcome.failed))
+    return CellReply(
+        episodes=outcome.episodes, failed=tuple(outcome.failed), too_long=tuple(outcome.too_long)
+    )
 
 
 def _end_with_parent() -> None:

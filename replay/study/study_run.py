@@ -27,6 +27,8 @@ class CellState(Struct, frozen=True, kw_only=True):
     episodes: int | None = None
     traces: int = 0
     """Trace files that are there."""
+    too_long: int = 0
+    """Episodes that grew out of the context."""
     elapsed_s: float | None = None
     reason: str | None = None
 
@@ -115,6 +117,7 @@ class StudyRun:
             status=status,
             episodes=record.episodes,
             traces=len(list((self._folder / cell.cell_id).glob("*.msgpack"))),
+            too_long=len(record.too_long),
             elapsed_s=record.elapsed_s,
             reason=reason,
         )
@@ -140,5 +143,6 @@ def _with_reply(begun: CellRecord, reply: CellReply, elapsed_s: float) -> CellRe
         elapsed_s=elapsed_s,
         episodes=reply.episodes if reply.reason is None else None,
         failed=reply.failed,
+        too_long=reply.too_long,
         reason=reason,
     )

@@ -164,6 +164,14 @@ def test_an_episode_that_fails_is_listed_and_the_others_are_run(tmp_path: Path) 
     assert arms_of(out / "once" / "talk0.msgpack") == [("recording", 1)]
 
 
+def test_an_episode_that_grows_out_of_the_context_is_an_outcome(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path, engines={"small": {"context_tokens": 25}}), tmp_path / "out"
+    whole = run(path, out)
+    state = whole.states()[0]
+    assert (state.status, state.too_long, state.reason) == (CellStatus.DONE, 3, None)
+    assert arms_of(out / "small" / "talk0.msgpack") == [("recording", 2)]
+
+
 def test_caches_carried_over_and_passes(tmp_path: Path) -> None:
     arms = 'states = ["warm", "cold"]\npasses = 2\ncarry = "carried-over"\norders = ["canonical", 3]'
     path, out = write_study(tmp_path, arms=arms), tmp_path / "out"

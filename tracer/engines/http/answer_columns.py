@@ -210,15 +210,31 @@ def _alternatives(
     return Alternatives(out_ids, out_values, counts)
 
 
+def _plain_row(tops: list[TopEntry], pieces: dict[int, bytes]) -> tuple[list[int], list[float]] | None:
+    """A row that needs no care (ids, numbers, falling, no id twice); None when it does."""
+    tokens = [top.id for top in tops if top.id is not None]
+    values = [top.logprob for top in tops if top.logprob is not None]
+    if not len(tops) == len(tokens) == len(values) == len(set(tokens)):
+        return None
+    if not all(map(gt, values, values[1:])) or (values and not values[-1] > LOWEST_LOGPROB):
+        return None
+    for token, top in zip(tokens, tops, strict=True):
+        if token not in pieces and (spelled := bytes_of(top)) is not None:
+            pieces[token] = spelled
+    return tokens, values
+
+
 def _row(
     entry: TokenEntry | None, own_id: int, wanted: ColumnsRequest, pieces: dict[int, bytes]
 ) -> tuple[list[int], list[float]]:
     """One position's alternatives: ids and values, best first, equal values by ascending id."""
+    tops = (entry.top_logprobs if entry is not None else None) or []
+    plain = _plain_row(tops, pieces)
+    if plain is not None or entry is None:
+        return plain or ([], [])
     tokens: list[int] = []
     values: list[float] = []
-    if entry is None:
-        return tokens, values
-    for top in entry.top_logprobs or ():
+    for top in tops:
         value = top.logprob
         if value is None or not value > LOWEST_LOGPROB:
             continue
@@ -231,8 +247,6 @@ def _row(
             pieces[token] = spelled
         tokens.append(token)
         values.append(value)
-    if len(set(tokens)) == len(tokens) and all(map(gt, values, values[1:])):
-        return tokens, values
     best: dict[int, float] = {}  # some servers gave every alternative the same id
     for value, token in sorted(zip(values, tokens, strict=True), key=lambda pair: (-pair[0], pair[1])):
         best.setdefault(token, value)

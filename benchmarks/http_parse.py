@@ -1,8 +1,8 @@
 """Parse an answer of 4,096 tokens with 20 alternatives each: at most 0.3 s and 150 MB.
 
-Run: ``python benchmarks/http_parse.py``. Prints the median and the best of several runs (the limit
-holds for the best, which nothing else disturbed) and the peak of memory beyond the body itself;
-exits 1 when a limit is missed.
+Run: ``python benchmarks/http_parse.py``. Prints wall and CPU seconds of several runs (parsing is one
+thread, so CPU time is what an idle machine needs; the limit holds for its median) and the peak of
+memory beyond the body itself; exits 1 when a limit is missed.
 """
 
 from __future__ import annotations
@@ -60,22 +60,20 @@ def main() -> int:
     body = subprocess.run([sys.executable, __file__, "body"], stdout=subprocess.PIPE, check=True).stdout
     parse_body(native_body(4, 2), Asked(top_k=2))
     before = peak_mb()
-    times = []
+    wall, cpu = [], []
     for _ in range(RUNS):
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         choice = parse_body(body, Asked(top_k=WIDTH)).choices[0]
-        times.append(time.perf_counter() - started)
+        wall.append(time.perf_counter() - started)
+        cpu.append(time.process_time() - used)
     assert choice.alternatives is not None
     assert choice.alternatives.counts.sum() == TOKENS * WIDTH
     grown = peak_mb() - before
-    median = statistics.median(times)
-    undisturbed = min(times)
-    size_mb = len(body) / 1e6
-    print(
-        f"body {size_mb:.1f} MB, {RUNS} runs: median {median:.3f} s, best {undisturbed:.3f} s (limit {LIMIT_S})"
-    )
+    median = statistics.median(cpu)
+    print(f"body {len(body) / 1e6:.1f} MB, {RUNS} runs: CPU {median:.3f} s (limit {LIMIT_S})")
+    print(f"wall {statistics.median(wall):.3f} s, best {min(wall):.3f} s")
     print(f"memory beyond the body: {grown:.0f} MB (limit {LIMIT_MB:.0f})")
-    return 0 if undisturbed < LIMIT_S and grown < LIMIT_MB else 1
+    return 0 if median < LIMIT_S and grown < LIMIT_MB else 1
 
 
 if __name__ == "__main__":

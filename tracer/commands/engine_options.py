@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracer.engines.choice import EngineChoice
+if TYPE_CHECKING:
+    from tracer.engines.choice import EngineChoice
 
 
 def _option(name: str, kind: Any, flag: str, text: str, metavar: str | None = None) -> inspect.Parameter:
@@ -47,7 +48,8 @@ _PARAMETERS = (
 
 def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the engine options in place of its parameter ``choice``."""
-    own = inspect.signature(command, eval_str=True)
+    # The type of ``choice`` need not be imported by a command just to show its help.
+    own = inspect.signature(command, eval_str=True, locals={"EngineChoice": object})
     names = [parameter.name for parameter in _PARAMETERS]
 
     @functools.wraps(command)
@@ -66,17 +68,3 @@ def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
     del run.__wrapped__  # else Typer would look through to the command's own signature
     return run
-
-
-def engine_arguments(choice: EngineChoice) -> list[str]:
-    """The command line that gives this choice: what is not a default, for hints that can be pasted."""
-    flags = {parameter.name: parameter.annotation.__metadata__[0].default for parameter in _PARAMETERS}
-    defaults = EngineChoice()
-    arguments: list[str] = []
-    for name, flag in flags.items():
-        value = getattr(choice, name)
-        if value == getattr(defaults, name):
-            continue
-        for each in value if isinstance(value, tuple) else (value,):
-            arguments += [str(flag), str(each)]
-    return arguments

@@ -9,12 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from tracer.engines.choice import EngineChoice
 
 
 def _option(name: str, kind: Any, flag: str, text: str, metavar: str | None = None) -> inspect.Parameter:

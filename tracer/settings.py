@@ -21,6 +21,7 @@ from tracer.errors import UsageError
 
 PREFIX = "CACHETRACE_"
 FILE_VARIABLE = "CACHETRACE_SETTINGS"
+_OF_A_SERVER = ("url", "server_bin", "server_args", "served_model")
 
 
 def settings_path() -> Path:
@@ -40,6 +41,9 @@ def engine_choice(given: Mapping[str, Any]) -> EngineChoice:
     """
     chosen = _from_file(settings_path())
     chosen.update(_from_environment())
+    if given.get("engine") not in (None, chosen.get("engine")):
+        # A server in the settings belongs to the engine that they name, not to another one.
+        chosen = {name: value for name, value in chosen.items() if name not in _OF_A_SERVER}
     chosen.update({name: value for name, value in given.items() if value is not None})
     try:
         return msgspec.convert(chosen, EngineChoice)

@@ -3,6 +3,7 @@
 import pytest
 
 from tracer.engines.choice import EngineChoice
+from tracer.engines.registry import open_engine
 from tracer.errors import UsageError
 from tracer.settings import engine_choice, settings_path
 
@@ -63,3 +64,16 @@ def test_a_mistake_in_the_environment_is_named(file, monkeypatch):
 def test_a_mistake_on_the_command_line_is_named(file):
     with pytest.raises(UsageError, match=r"\$\.flash_attention"):
         engine_choice({"flash_attention": "maybe"})
+
+
+def test_a_server_in_the_settings_belongs_to_their_engine(file):
+    file.write_text('engine = "llama-server"\nurl = "http://127.0.0.1:8080"\nthreads = 2\n')
+    assert engine_choice({}).url == engine_choice({"engine": "llama-server"}).url == "http://127.0.0.1:8080"
+    other = engine_choice({"engine": "llama"})
+    assert (other.url, other.threads) == (None, 2)
+
+
+def test_an_engine_in_process_attaches_to_no_server(file):
+    choice = engine_choice({"url": "http://127.0.0.1:8080"})
+    with pytest.raises(UsageError, match="choose --engine llama-server"):
+        open_engine(choice)

@@ -8,7 +8,7 @@ from typing import cast
 
 from tracer.engines.base import Engine
 from tracer.engines.choice import EngineChoice
-from tracer.errors import EngineMissing
+from tracer.errors import EngineMissing, UsageError
 
 _OPENERS = {
     "llama": ("tracer.engines.llama", "open_llama"),
@@ -18,6 +18,9 @@ _OPENERS = {
     "openai": ("tracer.engines.openai", "open_openai"),
     "sglang": ("tracer.engines.sglang", "open_sglang"),
 }
+
+IN_PROCESS = ("llama", "fake")
+"""Engines that attach to nothing."""
 
 
 def preload(choice: EngineChoice) -> None:
@@ -35,8 +38,14 @@ def preload(choice: EngineChoice) -> None:
 def open_engine(choice: EngineChoice) -> Engine:
     """Open the engine that was chosen.
 
-    Raises ``EngineMissing`` when its library, binary, model or adapter is not there.
+    Raises ``EngineMissing`` when its library, binary, model or adapter is not there, ``UsageError``
+    when it was told to attach to a server and runs in this process.
     """
+    if choice.url is not None and choice.engine in IN_PROCESS:
+        raise UsageError(
+            f"The engine {choice.engine} runs in this process and attaches to no server; "
+            "with --url choose --engine llama-server, vllm, sglang or openai."
+        )
     module, opener = _OPENERS[choice.engine]
     if find_spec(module) is None:
         raise EngineMissing(

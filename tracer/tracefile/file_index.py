@@ -67,12 +67,8 @@ class FileIndex:
         """Index what was added. None = the file is no longer the one that was indexed."""
         window.forget()
         size = window.size()
-        try:
-            same_file = self.path.stat().st_size == size
-        except OSError:
-            same_file = True  # it was moved away; what is open can still be read
         head = parse_head(window.read(self._last.offset, HEAD_BYTES), self._last.offset)
-        if not same_file or size < self._scanned_to or head != self._last:
+        if not window.is_file_at(self.path) or size < self._scanned_to or head != self._last:
             return None
         if size == self._scanned_to + (self._tail.size_bytes or 0 if self._tail else 0):
             return False
@@ -161,9 +157,12 @@ class FileIndex:
             return
         if not 0 <= frame.arm < MOST_ARMS:
             raise TraceFormatError(f"{self.path} names arm {frame.arm} at byte {frame.offset}.")
-        entry = self._arms.setdefault(frame.arm, ArmIndex())
+        entry = self._arms.get(frame.arm)
+        if entry is None:
+            entry = self._arms[frame.arm] = ArmIndex()
         if frame.kind in COLUMN_KINDS:
-            self._take_column(frame, entry, window)
+            if not self._heads_only:
+                self._take_column(frame, entry, window)
         else:
             self._take_description(frame, entry, window)
 
@@ -185,7 +184,7 @@ class FileIndex:
             self._lose(LossKind.PIECES, frame, f"bytes of some tokens cannot be read: {error}")
 
     def _take_column(self, frame: Frame, entry: ArmIndex, window: FileWindow) -> None:
-        if not self._heads_only and frame.kind in _EAGER and window.payload(frame) is None:
+        if frame.kind in _EAGER and window.payload(frame) is None:
             return  # named with the request, whose commit asks for it
         columns = entry.frames.setdefault(frame.request, {})
         if frame.request in entry.commits:

@@ -6,12 +6,14 @@ they are written and resumed.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from tracer.errors import TraceFormatError
 from tracer.tracefile.frames import EXT32, HEAD_BYTES, Frame, parse_head
 
 _WINDOW_BYTES = 1 << 16
@@ -32,7 +34,11 @@ class FileWindow:
     """Reads ``size`` bytes at an offset; small neighbouring reads cost one system call together."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("rb", buffering=0)
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise TraceFormatError(f"{path}: cannot be opened ({error.strerror}).") from error
+        self._path = path
         self._start = 0
         self._held = b""
         self._lock = threading.Lock()
@@ -45,7 +51,14 @@ class FileWindow:
     def size(self) -> int:
         """Bytes in the file now."""
         with self._lock:
-            return self._file.seek(0, 2)
+            return self._seek(0, 2)
+
+    def is_file_at(self, path: Path) -> bool:
+        """Whether the path still names the open file, or nothing (what is open can be read)."""
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._file.fileno()))
+        except OSError:
+            return True
 
     def forget(self) -> None:
         """Drop what is buffered, because the file may have changed."""
@@ -57,23 +70,28 @@ class FileWindow:
             at = offset - self._start
             if at >= 0 and at + size <= len(self._held):
                 return self._held[at : at + size]
-            self._file.seek(offset)
+            self._seek(offset)
             if size >= _WINDOW_BYTES:
                 return self._read_fully(size)
             self._start, self._held = offset, self._read_fully(_WINDOW_BYTES)
             return self._held[:size]
 
+    def _seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except OSError as error:
+            raise TraceFormatError(f"{self._path}: cannot be read ({error.strerror}).") from error
+
     def _read_fully(self, size: int) -> bytes:
         # The file's size bounds the allocation, whatever a frame's head claims.
-        chunk = self._file.read(size)
-        if not chunk or len(chunk) == size:
-            return chunk or b""
-        parts = [chunk]
-        left = size - len(chunk)
-        while left and (chunk := self._file.read(left)):
-            parts.append(chunk)
-            left -= len(chunk)
-        return b"".join(parts)
+        parts: list[bytes] = []
+        try:
+            while size and (chunk := self._file.read(size)):
+                parts.append(chunk)
+                size -= len(chunk)
+        except OSError as error:
+            raise TraceFormatError(f"{self._path}: cannot be read ({error.strerror}).") from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def payload(self, frame: Frame, *, alone: bool = False) -> bytes | None:
         """The frame's payload; None when its checksum does not hold.
@@ -86,7 +104,7 @@ class FileWindow:
 
     def _read_alone(self, offset: int, size: int) -> bytes:
         with self._lock:
-            self._file.seek(offset)
+            self._seek(offset)
             return self._read_fully(size)
 
     def walk(self, offset: int, size: int) -> Iterator[Frame | DamagedBytes]:
@@ -94,9 +112,9 @@ class FileWindow:
         previous: Frame | None = None
         while offset < size:
             frame = parse_head(self.read(offset, HEAD_BYTES), offset)
-            if frame is not None and frame.end <= size:
+            if frame is not None and (end := frame.end) <= size:
                 yield frame
-                previous, offset = frame, frame.end
+                previous, offset = frame, end
                 continue
             damaged_from = offset
             search_from = offset + 1

@@ -7,7 +7,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from tracer.episode import Arm, ArmEnd, Episode
-from tracer.errors import TraceFormatError
 from tracer.tracefile.file_index import FileIndex
 from tracer.tracefile.file_window import FileWindow
 
@@ -49,15 +48,10 @@ class TraceHead(Struct, frozen=True, kw_only=True):
 def read_header(path: Path | str) -> TraceHead:
     """Episode and arms with their states and numbers of requests; ``TraceFormatError`` as in open."""
     path = Path(path)
-    try:
-        window = FileWindow(path)
-    except OSError as error:
-        raise TraceFormatError(f"{path}: cannot be opened ({error.strerror}).") from error
+    window = FileWindow(path)
     try:
         size = window.size()
         index = FileIndex.build(path, window, heads_only=True)
-    except OSError as error:
-        raise TraceFormatError(f"{path}: cannot be read ({error.strerror}).") from error
     finally:
         window.close()
     losses = index.losses()

@@ -53,10 +53,7 @@ class TraceReader:
     def open(cls, path: Path | str) -> Self:
         """Index the file; ``TraceFormatError`` when it is no trace or its header is damaged."""
         path = Path(path)
-        try:
-            window = FileWindow(path)
-        except OSError as error:
-            raise TraceFormatError(f"{path}: cannot be opened ({error.strerror}).") from error
+        window = FileWindow(path)
         try:
             return cls(path, window, FileIndex.build(path, window))
         except BaseException:
@@ -184,15 +181,12 @@ class TraceReader:
 
     def refresh(self) -> bool:
         """Read what was written since; True when anything changed."""
-        try:
-            changed = self._index.extend(self._window)
-            if changed is None:  # another file is in its place, or its tail was replaced
-                fresh = FileWindow(self.path_of_file)
-                self._window.close()
-                self._window, self._index = fresh, FileIndex.build(self.path_of_file, fresh)
-                changed = True
-        except OSError as error:
-            raise TraceFormatError(f"{self.path_of_file}: cannot be read ({error.strerror}).") from error
+        changed = self._index.extend(self._window)
+        if changed is None:  # another file is in its place, or its tail was replaced
+            with TraceReader.open(self.path_of_file) as fresh:
+                self._window, fresh._window = fresh._window, self._window  # the old one is closed
+                self._index = fresh._index
+            changed = True
         if changed:
             self._prompts.clear()
             self._prompt_tokens_held = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import IO, Protocol
@@ -135,6 +136,7 @@ class TerminalBar(PlainLines):
         bar = "█" * filled + "·" * (_BAR_CELLS - filled) if self._planned else ""
         left = self._time_left(done)
         line = f"{self._label} {bar} request {self._index}{_of(self._planned)}{left}{self._last}"
+        line = line[: shutil.get_terminal_size().columns - 1]  # a line that wraps cannot be redrawn
         self._out.write("\r" + line.ljust(self._width))
         self._out.flush()
         self._width, self._last_drawn = len(line), time.monotonic()

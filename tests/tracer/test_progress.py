@@ -42,6 +42,16 @@ def test_a_bar_is_redrawn_on_one_line_and_gives_way_to_notes():
     assert last.endswith("s)\n")
 
 
+def test_a_bar_never_wraps(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    out = io.StringIO()
+    bar = TerminalBar(out)
+    bar.arm_started("no-prompt-cache/lockstep/forced#1", 6)
+    bar.request_started(0, 100)
+    bar.request_ended(0, 0, 48)
+    assert max(len(line) for line in out.getvalue().split("\r")) == 39
+
+
 def test_quiet_is_silent(capsys):
     serve(progress_for(quiet=True))
     assert isinstance(progress_for(quiet=True), Silent)

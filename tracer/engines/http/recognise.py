@@ -156,25 +156,9 @@ def _vllm(endpoint: Endpoint) -> Recognised:
 
 
 def _sglang(endpoint: Endpoint) -> Recognised:
-    settings = _object(endpoint, "/get_server_info") or _object(endpoint, "/server_info")
-    off = settings.get("disable_radix_cache")
-    info = EngineInfo(
-        engine="sglang",
-        version=_text(settings.get("version")),
-        model_name=_text(settings.get("served_model_name")),
-        prefix_cache=None if not isinstance(off, bool) else not off,
-        flags={
-            name: str(settings[name])
-            for name in (
-                "attention_backend",
-                "enable_deterministic_inference",
-                "dtype",
-                "quantization",
-                "tp_size",
-            )
-            if settings.get(name) is not None
-        },
-    )
+    from tracer.engines.sglang.described import describe, read_settings
+
+    info = describe(read_settings(endpoint))
     return Recognised(
         url=endpoint.url,
         engine="sglang",

@@ -5,7 +5,6 @@ capabilities    what can be seen and controlled with it
 backend         attached, or launched by us
 model_folder    facts of a model folder on this machine
 vocabulary      rendering, tokenizing, bytes of tokens
-block_cache     our account of the blocks that the prefix cache holds
 cache_counters  cached tokens from /metrics, where answers do not count them
 engine          the adapter that the arm loop talks to
 """

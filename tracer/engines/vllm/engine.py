@@ -10,9 +10,9 @@ from typing import Any
 
 from tracer.engines.base import GenerateCall, Generation, SavedState
 from tracer.engines.http.answer import Asked, ParsedAnswer, parse_body
+from tracer.engines.http.block_cache import BlockCache
 from tracer.engines.http.refusals import HttpRefusal, error_object, refusal, refusal_of
 from tracer.engines.vllm.backend import VllmBackend
-from tracer.engines.vllm.block_cache import BlockCache
 from tracer.engines.vllm.cache_counters import Counters, counted_since, read_counters
 from tracer.engines.vllm.capabilities import capabilities_of
 from tracer.engines.vllm.vocabulary import VllmVocabulary

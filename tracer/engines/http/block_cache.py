@@ -1,7 +1,7 @@
 """Our own account of which blocks a prefix cache holds, from the requests that it has served.
 
-vLLM keeps whole blocks of every sequence, each known by its tokens and all before them. Eviction
-is not seen from outside, so the account is what SHOULD be there.
+vLLM and SGLang keep whole blocks of every sequence, each known by its tokens and all before them.
+Eviction is not seen from outside, so the account is what SHOULD be there.
 """
 
 from __future__ import annotations

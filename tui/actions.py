@@ -5,8 +5,9 @@ An action's name is also the name of the method ``action_<name>`` of the screen 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Context(StrEnum):
@@ -18,8 +19,7 @@ class Context(StrEnum):
     LIST = "list"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """One thing that the user can do."""
 
     name: str

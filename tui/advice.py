@@ -35,7 +35,7 @@ def unreadable(path: Path, error: CachetraceError) -> Advice:
 def advice_for(model: TraceModel) -> Advice | None:
     """The most important thing to know before looking; None when there is something to step to."""
     trace = model.trace
-    file = quoted(model.path)
+    file = quoted(model.file)
     if trace.losses:
         return _damaged(trace, file)
     if not any(model.requests(arm.index) for arm in model.arms):

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import gc
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual.app import App
+from textual.screen import Screen
 
 from replay.divergence import DEFAULT_NEAR_TIE, resolve_arm
 from tracer.clean_text import clean
 from tracer.errors import CachetraceError, UsageError
 from tui.actions import Context
 from tui.advice import advice_for, unreadable
-from tui.bindings import ActionCommands, bindings_of
+from tui.bindings import bindings_of
 from tui.live import Live
 from tui.screens.advice import AdviceScreen
-from tui.screens.help import HelpScreen
 from tui.screens.trace import TraceScreen
 from tui.take_away import copied_text, picture_name, write_flip_report
 from tui.trace_model import TraceModel
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from tracer.engines.choice import EngineChoice
     from tui.view_model import Cursor
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+def _action_commands() -> type[Provider]:
+    from tui.palette_entries import ActionCommands
+
+    return ActionCommands
+
+
+class Opening(Struct, frozen=True):
     """Where to open a trace, as the command line says. Labels or numbers of arms."""
 
     request: int | None = None
@@ -40,8 +49,9 @@ class TraceApp(App[None]):
     """The screen of cachetrace."""
 
     TITLE = "cachetrace"
+    CSS_PATH = "screens/trace.tcss"
     ENABLE_COMMAND_PALETTE = True
-    COMMANDS: ClassVar = {ActionCommands}
+    COMMANDS: ClassVar = {_action_commands}
     BINDINGS: ClassVar = bindings_of(Context.EVERYWHERE)
 
     def __init__(
@@ -58,33 +68,46 @@ class TraceApp(App[None]):
         self._path = path
         self._opening = opening or Opening()
         self._near_tie = near_tie
-        self._theme = theme
+        self._first_advice: AdviceScreen | None = None
         self.out = out or Path.cwd()
         """Where pictures and bug reports are written."""
         self.live = Live(self, choice)
+        self.theme = theme or "textual-dark"
 
     def on_mount(self) -> None:
-        self.theme = self._theme or "textual-dark"
         self.theme_changed_signal.subscribe(self, lambda _: self._redraw())
+        if self._first_advice is not None:
+            self.push_screen(self._first_advice)
+
+    def on_ready(self) -> None:
+        """After the first paint. The objects of start-up stay for good, so no collection looks at them."""
+        gc.freeze()
+        gc.enable()
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The first screen itself: an empty one below it would be one paint more."""
         if self._path.is_dir():
             from tui.screens.episode_list import EpisodeListScreen
 
-            self.push_screen(EpisodeListScreen(self._path))
-        else:
-            self.open_trace(self._path)
+            return EpisodeListScreen(self._path)
+        screen, self._first_advice = self._opened(self._path)
+        return screen or super().get_default_screen()
 
     def open_trace(self, path: Path) -> None:
         """Show a trace, with a first page of advice where there is no flip to step to."""
+        for screen in self._opened(path):
+            if screen is not None:
+                self.push_screen(screen)
+
+    def _opened(self, path: Path) -> tuple[TraceScreen | None, AdviceScreen | None]:
+        """The screen of a trace, and the page of advice before it (or instead of it)."""
         try:
             model = TraceModel.open(path, near_tie=self._near_tie)
             cursor = self._first_cursor(model)
         except CachetraceError as error:
-            self.push_screen(AdviceScreen(unreadable(path, error), may_go_on=False))
-            return
-        self.push_screen(TraceScreen(model, cursor))
+            return None, AdviceScreen(unreadable(path, error), may_go_on=False)
         advice = advice_for(model)
-        if advice is not None:
-            self.push_screen(AdviceScreen(advice, may_go_on=True))
+        return TraceScreen(model, cursor), None if advice is None else AdviceScreen(advice, may_go_on=True)
 
     def _first_cursor(self, model: TraceModel) -> Cursor:
         opening = self._opening
@@ -103,6 +126,8 @@ class TraceApp(App[None]):
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
 
     def action_help(self) -> None:
+        from tui.screens.help import HelpScreen
+
         contexts = getattr(self.screen, "contexts", (Context.EVERYWHERE,))
         self.push_screen(HelpScreen(contexts))
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, floor
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 MOST_DECADES = 8
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-@dataclass(frozen=True, slots=True)
-class DriftChart:
+class DriftChart(Struct, frozen=True):
     """A chart of ``columns`` by ``rows`` cells.
 
     bars: rows of block characters, top row first. margin_row: int[columns], the row in which the
@@ -56,7 +55,8 @@ def drift_chart(
         for row in range(rows)
     )
     place = np.nan_to_num((1.0 - _scaled(low, top, bottom)) * rows).astype(np.int64)
-    margin_row = np.where(np.isfinite(low), np.clip(place, 0, rows - 1), -1)
+    first_of_position = np.arange(used) % stretch == 0 if used == n * stretch else np.ones(used, np.bool_)
+    margin_row = np.where(np.isfinite(low) & first_of_position, np.clip(place, 0, rows - 1), -1)
     return DriftChart(bars, margin_row, column_of, known, zero, top, bottom)
 
 

@@ -1,25 +1,26 @@
 """Replaying while one looks: a child process adds an arm, and the screen follows it in the file.
 
-The engine comes from the command line or the user's settings, never from the trace.
+The engine comes from the command line or the user's settings, never from the trace. What starts a
+process is imported only when one is started.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from textual.app import App
-from textual.timer import Timer
+from msgspec.structs import replace
 
-from replay.arm_schedule import ReplayOptions
-from replay.child_run import ChildOutcome, Ending, ReplayChild
 from tracer.clean_text import clean
 from tracer.episode import Arm, CacheState, Priming, Way, default_priming
 from tracer.errors import UsageError
-from tui.screens.choose import ChooseScreen
 
 if TYPE_CHECKING:
+    from textual.app import App
+    from textual.timer import Timer
+
+    from replay.arm_schedule import ReplayOptions
     from replay.child import ChildEvent
+    from replay.child_run import ChildOutcome, ReplayChild
     from tracer.engines.choice import EngineChoice
     from tui.screens.trace import TraceScreen
 
@@ -60,6 +61,9 @@ class Live:
 
     def ask_and_replay(self, screen: TraceScreen) -> str:
         """Ask for a state and replay the whole episode under it."""
+        from replay.arm_schedule import ReplayOptions
+        from tui.screens.choose import ChooseScreen
+
         self._refuse_second()
 
         def answered(place: int | None) -> None:
@@ -91,8 +95,10 @@ class Live:
         self._refuse_second()
         if self._choice is None:
             raise UsageError("No engine was chosen; start cachetrace tui with --engine and --model.")
+        from replay.child_run import ReplayChild
+
         self._screen, self._arms_before, self._stopping = screen, len(screen.model.arms), False
-        self._child = ReplayChild(screen.model.path, self._choice, options)
+        self._child = ReplayChild(screen.model.file, self._choice, options)
         self._timer = self._app.set_interval(_POLL_S, self._poll)
         self._show("starting the engine")
 
@@ -127,6 +133,8 @@ class Live:
             self._timer.stop()
         self._child = None
         self._show("")
+        from replay.child_run import Ending
+
         if outcome.ending is Ending.DONE:
             reason = self._why_incomplete(screen)
             said = (
@@ -155,6 +163,8 @@ class Live:
 
 def options_like(arm: Arm, requests: int) -> ReplayOptions:
     """One more run of an arm, up to a request. What cannot be replayed as it was becomes fixed and warm."""
+    from replay.arm_schedule import ReplayOptions
+
     state = arm.state if arm.state in STATES else CacheState.WARM
     own = arm.priming in _FILLED_BY_SERVING and arm.priming is not default_priming(state)
     return ReplayOptions(

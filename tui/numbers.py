@@ -37,6 +37,15 @@ def bar_text(fraction: float | None, cells: int) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(cells)
 
 
+def level_text(fraction: float | None) -> str:
+    """One cell that is filled from below; "·" for exactly none, "–" where it is not known."""
+    if fraction is None or isnan(fraction):
+        return NOT_OBSERVED
+    if fraction <= 0:
+        return "·"
+    return "▁▂▃▄▅▆▇█"[min(int(fraction * 8), 7)]
+
+
 def twin_bar_text(a: float | None, b: float | None, cells: int) -> str:
     """Two bars in one line on one scale: upper half the baseline, lower half the arm."""
     above = round(min(max(a or 0.0, 0.0), 1.0) * cells)

@@ -5,9 +5,9 @@ Colour is never the only sign: every state also has a character or an attribute 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from rich.style import Style
 
 from replay.verdicts import Verdict
@@ -28,8 +28,7 @@ VERDICT_SIGNS: dict[Verdict, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+class Palette(Struct, frozen=True):
     """Rich styles; every one also works with attributes alone when colour is off."""
 
     plain: Style
@@ -45,6 +44,8 @@ class Palette:
     forced: Style
     unobserved: Style
     cursor: Style
+    row: Style
+    """The chosen row, which also has a ▶ of its own."""
     good: Style
     warn: Style
     bad: Style
@@ -63,8 +64,19 @@ class Palette:
         return self.faint
 
 
+_PALETTES: dict[str, Palette] = {}
+"""By the name of the theme."""
+
+
 def palette_of(app: App[object]) -> Palette:
     """The styles for the application's theme."""
+    name = app.theme
+    if name not in _PALETTES:
+        _PALETTES[name] = _palette(app)
+    return _PALETTES[name]
+
+
+def _palette(app: App[object]) -> Palette:
     colours = app.theme_variables
 
     def colour(name: str, fallback: str) -> str:
@@ -92,6 +104,7 @@ def palette_of(app: App[object]) -> Palette:
         forced=Style(italic=True),
         unobserved=Style(color=soft, italic=True),
         cursor=Style(reverse=True),
+        row=Style(bold=True, bgcolor="#26405c" if dark else "#cfe0f2"),
         good=Style(color=good),
         warn=Style(color=warn),
         bad=Style(color=bad, bold=True),

@@ -48,7 +48,7 @@ def write_flip_report(model: TraceModel, cursor: Cursor, folder: Path) -> Path:
     verdict = pair.verdicts.get(cursor.request)
     if pair.b is None or verdict is None or verdict.flip is None:
         raise NothingToCompute("There is no flip in this request; n goes to the next one.")
-    text = flip_report(model.trace, model.path, pair.a, pair.b, verdict)
+    text = flip_report(model.trace, model.file, pair.a, pair.b, verdict)
     path = free_name(folder, f"flip-{_plain(model)}-r{cursor.request}-t{verdict.flip.position}", ".md")
     path.write_text(text, encoding="utf-8")
     return path

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from replay.divergence import (
     DEFAULT_NEAR_TIE,
+    Detail,
     PositionDrift,
     RequestCache,
     analyse,
@@ -20,16 +21,20 @@ from replay.divergence import (
 )
 from replay.divergence.views import arm_margins
 from replay.verdicts import ArmAssessment, Comparison, EpisodeAnalysis, RequestVerdict, Verdict
+from stats.report.held_trace import HeldTrace
+from tracer.columns import Alternatives, PathColumns
 from tracer.episode import Arm, Request
 from tracer.tracefile import TraceReader
 from tui.token_text import token_text
 from tui.view_model import ArmName, Cursor
 
 _DRIFTS_HELD = 64
+_LISTS_HELD = 8
+_TOKENS_READ_WHOLE = 20_000
+"""Output tokens up to which the first analysis reads all top-k lists; beyond it that would be waited for."""
 
 
-@dataclass(frozen=True)
-class ArmPair:
+class ArmPair(Struct, frozen=True):
     """Baseline and arm as they are really held against each other (repeat i with repeat i)."""
 
     a: int
@@ -46,6 +51,8 @@ class TraceModel:
 
     def __init__(self, trace: TraceReader, *, near_tie: float = DEFAULT_NEAR_TIE) -> None:
         self.trace = trace
+        self._held = HeldTrace(trace)
+        self._listed: dict[tuple[int, int], Alternatives | None] = {}
         self.near_tie = near_tie
         self._analyses: dict[int | None, EpisodeAnalysis] = {}
         self._pairs: dict[tuple[int | None, int | None], ArmPair] = {}
@@ -63,7 +70,7 @@ class TraceModel:
         self.trace.close()
 
     @property
-    def path(self) -> Path:
+    def file(self) -> Path:
         return self.trace.path_of_file
 
     @property
@@ -78,13 +85,19 @@ class TraceModel:
         self._pairs.clear()
         self._drifts.clear()
         self._timelines.clear()
+        self._listed.clear()
+        self._held = HeldTrace(self.trace)
         self._texts.clear()
         return True
 
     def analysis(self, baseline: int | None = None) -> EpisodeAnalysis:
         """What ``replay`` says about this trace with this baseline; None = its own choice."""
         if baseline not in self._analyses:
-            self._analyses[baseline] = analyse(self.trace, baseline=baseline, near_tie=self.near_tie)
+            tokens = sum(r.output_tokens for arm in self.arms for r in self.requests(arm.index))
+            detail = Detail.ALTERNATIVES if tokens <= _TOKENS_READ_WHOLE else Detail.PATH
+            self._analyses[baseline] = analyse(
+                self._held, baseline=baseline, near_tie=self.near_tie, detail=detail
+            )
         return self._analyses[baseline]
 
     def baseline(self, cursor: Cursor) -> int | None:
@@ -126,19 +139,32 @@ class TraceModel:
         if key not in self._drifts:
             if len(self._drifts) >= _DRIFTS_HELD:
                 self._drifts.clear()
-            self._drifts[key] = position_drift(self.trace, *key)
+            self._drifts[key] = position_drift(self._held, *key)
         return self._drifts[key]
+
+    def path(self, arm: int, index: int) -> PathColumns:
+        """The chosen path of a request, as the analysis has read it already."""
+        return self._held.path(arm, index)
+
+    def alternatives(self, arm: int, index: int) -> Alternatives | None:
+        """The top-k of a request; the last few stay in memory, since every key asks again."""
+        key = (arm, index)
+        if key not in self._listed:
+            while len(self._listed) >= _LISTS_HELD:
+                del self._listed[next(iter(self._listed))]
+            self._listed[key] = self.trace.alternatives(arm, index)
+        return self._listed[key]
 
     def margins(self, arm: int, index: int) -> NDArray[np.float64]:
         """float64[n]: one arm's margins in one request; empty where it has no such request."""
         if self.request(arm, index) is None:
             return np.empty(0)
-        return arm_margins(self.trace, arm, index)
+        return arm_margins(self._held, arm, index)
 
     def timeline(self, arm: int) -> tuple[RequestCache, ...]:
         """Which stretches of an arm's prompts came from a cache."""
         if arm not in self._timelines:
-            self._timelines[arm] = cache_timeline(self.trace, arm)
+            self._timelines[arm] = cache_timeline(self._held, arm)
         return self._timelines[arm]
 
     def text(self, token_id: int) -> str:
@@ -153,7 +179,13 @@ class TraceModel:
         pair = self.pair(cursor)
         labels = unique_labels(self.arms)
         return tuple(
-            ArmName(arm.index, labels[arm.index], arm.index == pair.a, arm.index == pair.b)
+            ArmName(
+                arm.index,
+                labels[arm.index],
+                baseline=arm.index == pair.a,
+                chosen=arm.index == pair.b,
+                control=bool(arm.repeat or arm.pass_index) and arm.index not in (pair.a, pair.b),
+            )
             for arm in self.arms
         )
 
@@ -190,7 +222,7 @@ class TraceModel:
         found = self.comparison_of(cursor, cursor.arm)
         if found is None or cursor.baseline not in (None, found.baseline):
             # The user's own baseline is taken by its word, where the analysis pairs repeat i with repeat i.
-            found = compare_arms(self.trace, baseline, cursor.arm, near_tie=self.near_tie)
+            found = compare_arms(self._held, baseline, cursor.arm, near_tie=self.near_tie)
         verdicts = {v.request: v for v in found.requests}
         refused = found.mismatches if found.refused else ()
         return ArmPair(found.baseline, found.arm, verdicts, refused, found.within_arm)

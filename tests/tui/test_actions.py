@@ -50,7 +50,7 @@ async def test_help_and_palette_have_every_action(context: Context, flipped) -> 
 async def test_the_palette_lists_every_action_and_runs_it(flipped) -> None:
     app = TraceApp(flipped)
     async with app.run_test(size=(120, 40)) as pilot:
-        from tui.bindings import ActionCommands
+        from tui.palette_entries import ActionCommands
 
         provider = ActionCommands(app.screen)
         entries = [hit async for hit in provider.discover()]

@@ -48,10 +48,15 @@ def tui(
     ] = 0.1,
 ) -> None:
     """Wire the options to a ``TraceApp``; its help text is ``HELP``."""
+    import gc
+
     from tracer.errors import UsageError
 
     if not path.exists():
         raise UsageError(f"{path} does not exist; give a trace file, or a folder of traces.")
+    # Importing makes many objects and no garbage; collecting it in between costs a tenth of a second.
+    # The application switches it on again with its first paint.
+    gc.disable()
     from tui.app import Opening, TraceApp
 
     opening = Opening(request, token, arm, baseline)

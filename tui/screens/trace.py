@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
+from textual.worker import get_current_worker
 
 from tracer.clean_text import clean
 from tui import navigation
@@ -20,6 +22,7 @@ from tui.views.arms import arms_view
 from tui.views.cache import cache_view
 from tui.views.drift import drift_view
 from tui.views.flip import flip_card
+from tui.views.rates import Rates, rates_of
 from tui.views.requests import requests_view
 from tui.views.stream import EpisodeStream
 from tui.views.top_k import top_k_view
@@ -40,10 +43,13 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 
+_RATES_AFTER_S = 0.3
+"""The first paint comes first: the report's code is large."""
+
+
 class TraceScreen(TraceActions):
     """One trace. Widgets get frozen views and post messages; only this screen moves the cursor."""
 
-    CSS_PATH = "trace.tcss"
     BINDINGS: ClassVar = bindings_of(Context.TRACE)
     AUTO_FOCUS = None
     contexts = (Context.TRACE, Context.EVERYWHERE)
@@ -58,6 +64,7 @@ class TraceScreen(TraceActions):
         self._listed: RequestsView | None = None
         self._listed_for: Hashable = None
         self._drawn: dict[str, Hashable] = {}
+        self._rates: Rates | None = None
 
     def compose(self) -> ComposeResult:
         yield StatusLine()
@@ -79,7 +86,7 @@ class TraceScreen(TraceActions):
         self._arrange()
         self.cursor = navigation.clamped(self.stream, self.cursor)
         self.go_pane(1 if self.wide else 0)
-        self.refresh_panes()
+        self.set_timer(_RATES_AFTER_S, self._read_rates)
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002  # the size is read from the screen
         self._arrange()
@@ -125,6 +132,7 @@ class TraceScreen(TraceActions):
         """The file has grown, or the theme has changed: draw everything again."""
         self._stream = self._listed = None
         self._drawn.clear()
+        self._read_rates()
         self.cursor = navigation.clamped(self.stream, self.cursor)
         self.refresh_panes()
 
@@ -198,7 +206,21 @@ class TraceScreen(TraceActions):
         self.query_one(CachePane).show(cache_view(self.model, self.cursor))
 
     def _show_arms(self) -> None:
-        self.query_one(ArmsPane).show(arms_view(self.model, self.cursor))
+        self.query_one(ArmsPane).show(arms_view(self.model, self.cursor, self._rates))
+
+    @work(thread=True, exclusive=True, group="rates")
+    def _read_rates(self) -> None:
+        """The report's rates, beside the first paint and not before it."""
+        worker = get_current_worker()
+        rates = rates_of(self.model.file, self.model.near_tie)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._take_rates, rates)
+
+    def _take_rates(self, rates: Rates) -> None:
+        self._rates = rates
+        self._drawn.pop("arms", None)
+        if self.is_mounted:
+            self.refresh_panes()
 
     def _show_status(self) -> None:
         model, cursor = self.model, self.cursor

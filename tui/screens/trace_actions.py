@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
 from textual.screen import Screen
 
 from tracer.errors import CachetraceError, UsageError
 from tui import navigation
-from tui.screens.ask import AskScreen
-from tui.screens.prompt import PromptScreen
 from tui.view_model import Cursor
 from tui.widgets.panes import PANES
 from tui.widgets.tokens import TokensPane
@@ -188,6 +186,8 @@ class TraceActions(Screen[None]):
                 self.looking_for = text
                 self._find(1)
 
+        from tui.screens.ask import AskScreen
+
         self.app.push_screen(AskScreen("find", self.looking_for), answered)
 
     def _find(self, step: int) -> None:
@@ -206,6 +206,8 @@ class TraceActions(Screen[None]):
                 except UsageError as error:
                     self._say(str(error), wrong=True)
 
+        from tui.screens.ask import AskScreen
+
         self.app.push_screen(AskScreen("go to request.token", ""), answered)
 
     # look
@@ -223,6 +225,8 @@ class TraceActions(Screen[None]):
         self.move(replace(self.cursor, ids=not self.cursor.ids))
 
     def action_prompt(self) -> None:
+        from tui.screens.prompt import PromptScreen
+
         self.app.push_screen(PromptScreen(self.model, self.cursor, self.chosen_arm))
 
     def action_maximise(self) -> None:

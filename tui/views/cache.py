@@ -25,13 +25,7 @@ def cache_view(model: TraceModel, cursor: Cursor) -> CacheView:
 def shown_arms(model: TraceModel, cursor: Cursor) -> tuple[ArmName, ...]:
     """Baseline, chosen arm, and the first of every other kind: repeats would say the same again."""
     names = arm_order(model.names(cursor))
-    return tuple(
-        arm
-        for arm in names
-        if arm.baseline
-        or arm.chosen
-        or not (model.arms[arm.index].repeat or model.arms[arm.index].pass_index)
-    )
+    return tuple(arm for arm in names if not arm.control)
 
 
 def _row(model: TraceModel, arm: int, index: int) -> CacheRow:

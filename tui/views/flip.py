@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replay.divergence import AfterFlip, after_flip
 from replay.divergence.views import NextStep
-from replay.verdicts import Flip, FlipSide, RequestVerdict
+from replay.verdicts import DriftFrom, Flip, FlipSide, RequestVerdict
 from tracer.episode import Exposure, ExposureSource
 from tui.numbers import count_text, small_text, value_text
 from tui.palette import NOT_OBSERVED
@@ -83,7 +83,10 @@ def _margins(model: TraceModel, pair: ArmPair, flip: Flip) -> tuple[tuple[str, s
     if reference is not None:
         spread = f"median {small_text(reference.q50)}, 95 % {small_text(reference.q95)}, "
         spread += f"99 % {small_text(reference.q99)}, largest {small_text(reference.largest)}"
-        facts.append(("reference drift", f"{spread} over {reference.positions} other positions"))
+        over = f"over {reference.positions} other positions"
+        if reference.drift_from is DriftFrom.CHOSEN:
+            over += " (of the chosen tokens alone)"
+        facts.append(("reference drift", f"{spread} {over}"))
     facts.append((f"{model.label(pair.a)} chose", _choice(flip.a, flip.b)))
     facts.append((f"{_label(model, pair)} chose", _choice(flip.b, flip.a)))
     return tuple(facts)

@@ -56,17 +56,19 @@ def _row(
     request = model.request(pair.a, index) or model.request(pair.b, index)
     verdict = pair.verdicts.get(index)
     flip = verdict.flip if verdict is not None else None
+    chosen = pair.a if pair.b is None else pair.b
     cells = tuple(_cell(model, arm.index, index, verdicts[arm.index].get(index)) for arm in names)
     return RequestRow(
         index=index,
         turn=request.turn if request is not None else 0,
         step=request.step if request is not None else 0,
         did=did(request),
-        prompt_tokens=_prompt_tokens(model, pair.a, index),
+        prompt_tokens=_prompt_tokens(model, chosen, index),
         cells=cells,
         verdict=verdict.verdict if verdict is not None else None,
         flip_position=flip.position if flip is not None else None,
         margin=flip.a.margin if flip is not None else None,
+        cached_tokens=next((cell.cached_tokens for cell in cells if cell.arm == chosen), None),
     )
 
 

@@ -66,7 +66,7 @@ class EpisodeStream:
         )
 
     def _ids(self, arm: int, request: Request | None) -> NDArray[np.int32]:
-        return _NO_IDS if request is None else self._model.trace.path(arm, request.index).token_ids
+        return _NO_IDS if request is None else self._model.path(arm, request.index).token_ids
 
     def _read_marks(self, place: int) -> NDArray[np.uint8]:
         request = self.requests[place]
@@ -84,8 +84,8 @@ class EpisodeStream:
         return marks
 
     def _mark_side(self, marks: NDArray[np.uint8], arm: int, index: int, n: int) -> None:
-        path = self._model.trace.path(arm, index)
-        listed = self._model.trace.alternatives(arm, index)
+        path = self._model.path(arm, index)
+        listed = self._model.alternatives(arm, index)
         near, tie, forced, unobserved = _facts(path, listed, self._model.near_tie)
         part = marks[:n]
         part[near] |= np.uint8(Mark.NEAR_TIE)

@@ -46,7 +46,7 @@ def _label(model: TraceModel, pair: ArmPair) -> str | None:
 def _path(model: TraceModel, arm: int | None, cursor: Cursor) -> PathColumns | None:
     if model.request(arm, cursor.request) is None or arm is None:
         return None
-    return model.trace.path(arm, cursor.request)
+    return model.path(arm, cursor.request)
 
 
 def _chosen(path: PathColumns | None, position: int) -> int | None:
@@ -58,7 +58,7 @@ def _listed(model: TraceModel, arm: int | None, cursor: Cursor) -> Listed:
     if path is None or arm is None or cursor.position >= len(path):
         return {}
     found: Listed = {}
-    table = alternatives_of(model, arm, cursor.request)
+    table = model.alternatives(arm, cursor.request)
     at = cursor.position
     if table is not None:
         for rank in range(int(table.counts[at])):
@@ -67,11 +67,6 @@ def _listed(model: TraceModel, arm: int | None, cursor: Cursor) -> Listed:
     if chosen not in found and path.chosen_values is not None and path.flags[at] & PositionFlag.VALUE:
         found[chosen] = (len(found), float(path.chosen_values[at]))
     return found
-
-
-def alternatives_of(model: TraceModel, arm: int, request: int) -> Alternatives | None:
-    """The top-k of a request as the trace holds it."""
-    return model.trace.alternatives(arm, request)
 
 
 def _rows(
@@ -102,8 +97,8 @@ def margin_at(model: TraceModel, arm: int | None, request: int, position: int) -
     """The margin of one position of one arm; None where there is none."""
     if arm is None or model.request(arm, request) is None:
         return None
-    path = model.trace.path(arm, request)
-    table = alternatives_of(model, arm, request)
+    path = model.path(arm, request)
+    table = model.alternatives(arm, request)
     if table is None or position >= len(path):
         return None
     at = slice(position, position + 1)

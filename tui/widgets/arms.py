@@ -35,7 +35,11 @@ class ArmsPane(LinesPane):
 
 def arms_lines(view: ArmsView, room: int, palette: Palette) -> list[Text]:
     """The pane's lines at this width."""
-    lines = []
+    lines: list[Text] = []
+    if view.rates:
+        lines += _rates(view.rates, room, palette)
+    for note in view.notes:
+        lines += paragraph(note, room, palette.faint)
     names = max((cell_len(arm.name.label) for arm in view.arms), default=0)
     for arm in view.arms:
         sign = "▀" if arm.name.baseline else "▄" if arm.name.chosen else " "
@@ -53,18 +57,25 @@ def arms_lines(view: ArmsView, room: int, palette: Palette) -> list[Text]:
         lines += paragraph(facts, room, palette.faint, indent="    ")
         if arm.reason:
             lines += paragraph(arm.reason, room, palette.warn, indent="    ")
-    if view.rates:
-        lines.append(Text(""))
-        lines += _rates(view.rates, palette)
-    for note in view.notes:
-        lines += paragraph(note, room, palette.faint)
     return lines
 
 
-def _rates(rates: tuple[tuple[str, ...], ...], palette: Palette) -> list[Text]:
+def _rates(rates: tuple[tuple[str, ...], ...], room: int, palette: Palette) -> list[Text]:
+    """The table where it fits, else one block for each row."""
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rates, strict=True)]
+    if sum(widths) + 2 * (len(widths) - 1) > room:
+        return _blocks(rates, room, palette)
     lines = []
     for place, row in enumerate(rates):
         cells = [aligned(without_controls(cell), width) for cell, width in zip(row, widths, strict=True)]
         lines.append(Text("  ".join(cells), style=palette.heading if place == 0 else palette.plain))
+    return lines
+
+
+def _blocks(rates: tuple[tuple[str, ...], ...], room: int, palette: Palette) -> list[Text]:
+    lines: list[Text] = []
+    for row in rates[1:]:
+        lines.append(Text(line_text(row[0], room), style=palette.heading))
+        facts = ", ".join(f"{name} {value}" for name, value in zip(rates[0][1:], row[1:], strict=True))
+        lines += paragraph(facts, room, palette.plain, indent="  ")
     return lines

@@ -25,6 +25,8 @@ STRETCH_SIGNS: dict[Stretch, str] = {
 }
 HEAD_CELLS = 17
 COUNT_CELLS = 12
+_LEGEND_ROWS = 200
+"""The legend names the kinds that occur in so many rows."""
 
 
 class CacheRows(Sequence[Text]):
@@ -45,7 +47,8 @@ class CacheRows(Sequence[Text]):
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
         if place == 0:
-            signs = "  ".join(f"{sign} {kind}" for kind, sign in STRETCH_SIGNS.items())
+            kinds = {stretch.kind for row in self._view.rows[:_LEGEND_ROWS] for stretch in row.stretches}
+            signs = "  ".join(f"{sign} {kind}" for kind, sign in STRETCH_SIGNS.items() if kind in kinds)
             return Text(line_text(f"{signs}  ╎ prefix broke", self._room), style=self._palette.faint)
         return self._row(self._view.rows[place - 1])
 
@@ -125,7 +128,7 @@ def _bar(row: CacheRow, longest: int, room: int, palette: Palette) -> Text:
         if stretch.end > stretch.start:
             end = max(end, start + (1 if len(bar) <= start and start < room else 0))
         bar.append(STRETCH_SIGNS[stretch.kind] * max(end - len(bar), 0), style=styles[stretch.kind])
-    if row.broke_at is not None and len(bar):
+    if row.broke_at is not None and row.cached_tokens and len(bar):
         place = min(round(row.broke_at / longest * room), len(bar) - 1)
         bar = bar[:place] + Text("╎", style=palette.bad) + bar[place + 1 :]
     return bar + Text(" " * max(room - len(bar), 0))

@@ -25,7 +25,7 @@ class LinesPane(ScrollView, can_focus=True, inherit_bindings=False):
     """
 
     DEFAULT_CSS = """
-    LinesPane { scrollbar-size: 0 1; overflow-x: hidden; }
+    LinesPane { scrollbar-size: 0 1; overflow-x: hidden; scrollbar-gutter: stable; }
     """
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002

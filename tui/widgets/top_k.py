@@ -44,16 +44,18 @@ def _table(view: TopKView, room: int, palette: Palette) -> list[Text]:
     bar = min(max(room - 14 - columns * numbers - 2, 0), 24)
     token = max(room - columns * numbers - (bar + 2 if bar >= 4 else 0) - 2, 6)
     heading = Text.assemble(("  " + aligned("token", token), palette.faint))
-    heading.append(clipped(view.label_a, numbers - 1).rjust(numbers), style=palette.baseline)
+    heading.append(_label("▀" if both else "", view.label_a, numbers), style=palette.baseline)
     if both:
-        heading.append(clipped(view.label_b or "", numbers - 1).rjust(numbers), style=palette.arm)
+        heading.append(_label("▄", view.label_b or "", numbers), style=palette.arm)
         heading.append("change".rjust(numbers), style=palette.faint)
-    if bar >= 4:
-        heading.append("  " + clipped("▀ above ▄ below" if both else "", bar), style=palette.faint)
     lines = [heading]
     low, high = _scale(view.rows)
     lines += [_row(row, token, numbers, bar, low, high, palette, both=both) for row in view.rows]
     return lines
+
+
+def _label(sign: str, label: str, width: int) -> str:
+    return clipped(f"{sign}{label}", width - 1).rjust(width)
 
 
 def _row(

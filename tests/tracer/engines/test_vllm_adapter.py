@@ -11,10 +11,10 @@ import pytest
 from tracer.cache_states import expected_now
 from tracer.engines.base import GenerateCall
 from tracer.engines.choice import EngineChoice
+from tracer.engines.http.block_cache import BlockCache
 from tracer.engines.http.endpoint import Endpoint
 from tracer.engines.vllm import cache_counters
 from tracer.engines.vllm.backend import command_line, open_backend
-from tracer.engines.http.block_cache import BlockCache
 from tracer.engines.vllm.engine import VllmEngine
 from tracer.engines.vllm.model_folder import folder_facts
 from tracer.episode import CacheState, ExposureSource, Sampling, Scale

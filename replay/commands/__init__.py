@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
-    from replay.commands import replay, study
+    from replay.commands import import_logs, replay, study
 
     replay.register(app)
     study.register(app)
+    import_logs.register(app)

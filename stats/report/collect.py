@@ -69,13 +69,13 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
     """One trace file with the verdicts of all its arms."""
     with TraceReader.open(file) as reader:
         trace = HeldTrace(reader)
-        analysis = analyse(
-            trace,
-            baseline=options.baseline,
-            anyway=options.anyway,
-            near_tie=options.near_tie,
-            detail=options.detail,
-        )
+        analysis = _analysed(trace, options, options.baseline)
+        if options.baseline is None and not analysis.comparisons and len(trace.arms) > 1:
+            # Without a verified cold arm or a recording nothing is compared by itself. What was only
+            # declared to be cold is still worth looking at; it is labelled and never counts.
+            cold = next((arm.index for arm in trace.arms if arm.state is CacheState.COLD), None)
+            if cold is not None:
+                analysis = _analysed(trace, options, str(cold))
         extra = tuple(_extra_comparisons(trace, analysis, options))
         samples = tuple(_samples(trace, analysis)) if options.mechanism else ()
         # Losses of columns show only once the columns were read, so they are gathered last.
@@ -101,6 +101,16 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
             losses=tuple(loss.sentence for loss in losses),
             positions=samples,
         )
+
+
+def _analysed(trace: HeldTrace, options: CollectOptions, baseline: str | None) -> EpisodeAnalysis:
+    return analyse(
+        trace,
+        baseline=baseline,
+        anyway=options.anyway,
+        near_tie=options.near_tie,
+        detail=options.detail,
+    )
 
 
 def _samples(trace: HeldTrace, analysis: EpisodeAnalysis) -> Iterable[PositionSample]:

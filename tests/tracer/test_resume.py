@@ -23,7 +23,7 @@ from tests.tracer.arm_runs import (
 )
 from tracer.arm_loop import execute_arm
 from tracer.arm_plan import ArmPlan, StartFrom
-from tracer.engines.fake import FakeEngine, FakeFault, FakeScript
+from tracer.engines.fake import FakeEngine, FakeScript
 from tracer.episode import CacheState, Priming, RunPlace, Sampling, Way
 from tracer.errors import UsageError
 from tracer.progress import Silent
@@ -94,10 +94,30 @@ def test_another_engine_may_not_take_an_arm_up(tmp_path):
         take_up(tmp_path / "t.msgpack", FakeEngine(FakeScript(seed=3)))
 
 
-def test_an_engine_that_answers_otherwise_may_not_either(tmp_path):
+class SecretlyOther(FakeEngine):
+    """Calls itself the engine of the recording and is another one."""
+
+    def __init__(self, script):
+        super().__init__(script)
+        self._pretended = FakeEngine()
+
+    def set_layers(self, **layers):
+        super().set_layers(**layers)
+        self._pretended.set_layers(**layers)
+
+    @property
+    def info(self):
+        return self._pretended.info
+
+
+@pytest.mark.parametrize(
+    ("script", "word"),
+    [(FakeScript(seed=3), "other tokens"), (FakeScript(disturbance=0.0201), "other numbers")],
+)
+def test_an_engine_that_answers_otherwise_may_not_either(tmp_path, script, word):
     stopped(tmp_path / "t.msgpack", 2, plan())
-    with pytest.raises(UsageError, match="other numbers"):
-        take_up(tmp_path / "t.msgpack", FakeEngine(FakeScript(faults=(FakeFault(kind="wobbles"),))))
+    with pytest.raises(UsageError, match=word):
+        take_up(tmp_path / "t.msgpack", SecretlyOther(script))
 
 
 def test_a_task_that_asks_otherwise_may_not_be_taken_up(tmp_path):

@@ -96,6 +96,7 @@ class StudyRun:
         except KeyboardInterrupt:
             stopped = replace(begun, status=CellStatus.INTERRUPTED, reason="stopped by the user")
             write_record(stopped, self._folder)
+            self._progress.note(f"{cell.cell_id} stopped; run the same command again to take it up.")
             raise
         finally:
             lock.release()

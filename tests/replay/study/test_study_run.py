@@ -200,6 +200,36 @@ def test_closed_loop_arms_follow_the_workload(tmp_path: Path) -> None:
         assert [arm.way for arm in trace.arms] == [Way.RECORDED, Way.CLOSED_LOOP]
 
 
+def test_gsm8k_items_are_served_twice_cold_and_twice_warm(tmp_path: Path) -> None:
+    data = ROOT.parent / "shared" / "data" / "gsm8k_test.jsonl"
+    if not data.is_file():
+        pytest.skip("left out: the GSM8K test set is not beside this checkout (../shared/data)")
+    path = tmp_path / "items.toml"
+    path.write_text(
+        f"""name = "items"
+[workload]
+name = "gsm8k"
+file = "{data}"
+episodes = "0-1,1318"
+[[engine]]
+engine = "fake"
+[[arms]]
+states = ["cold", "warm"]
+priming = ["self"]
+"""
+    )
+    run(path, tmp_path / "out")
+    files = sorted((tmp_path / "out").rglob("*.msgpack"))
+    assert [file.stem for file in files] == ["gsm8k_0000", "gsm8k_0001", "gsm8k_1318"]
+    for file in files:
+        with TraceReader.open(file) as trace:
+            assert [arm.label for arm in trace.arms] == ["recording", "cold", "warm/self", "warm/self#1"]
+            served = [trace.requests(arm.index)[0].exposure for arm in trace.arms]
+            prompt = served[0].prompt_tokens
+            assert prompt is not None
+            assert [exposure.cached_tokens for exposure in served] == [0, 0, prompt - 1, prompt - 1]
+
+
 def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
     path, out = write_study(tmp_path), tmp_path / "out"
     run(path, out)

@@ -6,7 +6,12 @@ Use::
     prompt = tuple(engine.tokenize("Why is the sky blue?"))
     engine.generate(GenerateCall(prompt_ids=prompt, sampling=Sampling(max_new_tokens=8)))
 
-or ``--engine fake --fake-script FILE.json`` with the fields of ``FakeScript``. It keeps a first
+or ``--engine fake --fake-script FILE.json`` with the fields of ``FakeScript``, for instance::
+
+    {"answers": [{"after": "sky", "text": "Because of the air.", "near_ties": {"3": 0.01}}],
+     "disturbance": 0.02, "faults": [{"kind": "dies", "request": 4, "position": 2}]}
+
+Cold and warm then differ as in real engines: by little, and now and then by a token. It keeps a first
 layer (prefix reuse in blocks), a second layer (sequence states by longest token prefix, within a
 size), saved states, and every fault of ``FakeFault``. What it computes is in ``fake_model``.
 """

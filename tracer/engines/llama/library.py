@@ -9,6 +9,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from tracer.clean_text import clean
 from tracer.errors import EngineMissing
 
 PINNED_VERSION = "0.3.36"
@@ -65,7 +66,8 @@ def _errors_only(low: Any) -> Any:
         if level != _CONTINUED_LEVEL:
             printing[0] = level >= _ERROR_LEVEL
         if printing[0]:
-            sys.stderr.write(text.decode("utf-8", "replace"))
+            # names in a model file are a stranger's text
+            sys.stderr.write(clean(text.decode("utf-8", "replace").rstrip()) + "\n")
 
     return log
 
@@ -86,7 +88,17 @@ def usable_cores() -> int:
     """Physical cores that this process may use: two threads of one core only slow each other."""
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     cores = {_core_of(cpu) for cpu in allowed}
-    return max(len(cores), 1)
+    return max(min(len(cores), _granted_cores()), 1)
+
+
+def _granted_cores() -> int:
+    """Whole cores that the control group of a container grants; many where there is no limit."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:  # noqa: PTH123
+            quota, period = file.read().split()
+        return int(quota) // int(period)
+    except (OSError, ValueError):
+        return 1 << 16
 
 
 def _core_of(cpu: int) -> tuple[str, str]:

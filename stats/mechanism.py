@@ -96,6 +96,8 @@ class Decomposition(Struct, frozen=True, kw_only=True):
     second_observed: float
     first_predicted: float
     second_predicted: float
+    whole: Share
+    """The predicted change itself, which the two parts add up to."""
     margins: Share
     disturbance: Share
     episodes: int
@@ -181,6 +183,7 @@ def decompose(
         second_observed=PER_TOKENS * float(second.flipped.mean()),
         first_predicted=float(rates[0, 0][0]),
         second_predicted=float(rates[1, 1][0]),
+        whole=_share(rates[1, 1] - rates[0, 0], resamples, seed),
         margins=_share(margins, resamples, seed),
         disturbance=_share(disturbance, resamples, seed),
         episodes=len(names),
@@ -250,17 +253,18 @@ def _share(values: NDArray[np.float64], resamples: int, seed: int) -> Share:
 
 def sentence(first: str, second: str, found: Decomposition) -> str:
     """The finding in one sentence, with what it rests on."""
-    whole = found.second_predicted - found.first_predicted
     what = {
         "disturbance": "the disturbance did it, the supply of near ties did not",
         "margins": "smaller or larger margins did it, the disturbance did not",
         "both": "both did it",
         "neither": "these data cannot tell which did it",
     }[found.finding]
+    if found.whole.interval.low <= 0 <= found.whole.interval.high:
+        what = "the change itself cannot be told from none"
     predicted = f"predicted {found.first_predicted:.2f} to {found.second_predicted:.2f}"
     return (
         f"From {first} to {second} flips per 1000 tokens go from {found.first_observed:.2f} to "
-        f"{found.second_observed:.2f} ({predicted}); of the predicted change of {whole:+.2f}, "
+        f"{found.second_observed:.2f} ({predicted}); of the predicted change of {_said(found.whole)}, "
         f"{_said(found.disturbance)} comes from the disturbance and {_said(found.margins)} from the "
         f"margins: {what}."
     )

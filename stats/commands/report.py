@@ -39,6 +39,13 @@ def report(
         Optional[Path],  # noqa: UP045  # Typer reads the annotation at run time
         typer.Option("--output", "-o", help="Write to this file instead of stdout."),
     ] = None,
+    figures: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--figures", help="Also draw the figures into this folder, SVG and PNG."),
+    ] = None,
+    draw: Annotated[
+        bool, typer.Option("--draw", help="Also draw the figures as text, below the tables.")
+    ] = False,
     gate: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
@@ -103,6 +110,11 @@ def report(
     )
     built = build_report(collect(files, options), command=command_line(sys.argv))
     built, results = with_gates(built, gates)
+    if figures is not None:
+        from stats.figures.all import all_figures
+        from stats.renderers.figure_files import draw_files
+
+        draw_files(all_figures(built), figures)
     if issue:
         from stats.report.issue import render_issue
 
@@ -110,7 +122,7 @@ def report(
     else:
         from stats.renderers.choose import render
 
-        text = render(built, output_format.value, terminal_width())
+        text = render(built, output_format.value, terminal_width(), draw=draw)
     write_text(text, output)
     if junit is not None:
         from stats.renderers.junit import render_junit

@@ -87,7 +87,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         command=command,
         summary=(
             *findings(collection, series, names),
-            *(sentence(change.first, change.second, change.found) for change in changes),
+            *_mechanism_findings(changes),
         ),
         tables=tuple(table for table in tables if table is not None),
         disclosure=disclosure_table(episodes, names),
@@ -116,6 +116,12 @@ def mechanism_of(series: Sequence[Series], names: dict[Key, str], near_tie: floa
             found[one.key] = positions
             labels[one.key] = f"{names[one.key.configuration]}, {pair_label(one)}"
     return Mechanism(positions=found, labels=labels, near_tie=near_tie)
+
+
+def _mechanism_findings(changes: Sequence[FormatChange]) -> list[str]:
+    """For each family the widest step; the others stand in the table."""
+    widest = {change.family: change for change in changes}
+    return [f"{c.family}: {sentence(c.first, c.second, c.found)}" for c in widest.values()]
 
 
 def mechanism_tables(mechanism: Mechanism, changes: Sequence[FormatChange]) -> list[Table | None]:

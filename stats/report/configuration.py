@@ -57,10 +57,18 @@ def nominal_bits(weight_format: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
+def model_without_format(model: str | None, weight_format: str | None) -> str | None:
+    """A model's name without its weight format: files of one ladder differ in nothing else."""
+    if model is None or not weight_format:
+        return model
+    bare = re.sub(re.escape(weight_format), "", model.removesuffix(".gguf"), flags=re.IGNORECASE)
+    return re.sub(r"[-._ ]{2,}", "-", bare).strip("-._ ") or model
+
+
 def _short_name(key: Key) -> str:
     engine, version, model, weights = key[: len(_NAMED)]
     served = engine if version is None else f"{engine} {version}"
-    return " · ".join(part for part in (served, model, weights) if part)
+    return " · ".join(part for part in (served, model_without_format(model, weights), weights) if part)
 
 
 def _difference(key: Key, group: list[Key]) -> str:

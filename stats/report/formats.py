@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stats.report.configuration import Key, nominal_bits
+from stats.report.configuration import Key, model_without_format, nominal_bits
 from stats.report.series import EpisodePair, Series
 from tracer.episode import Carry
 
@@ -71,14 +70,6 @@ def _sameness(one: Series) -> tuple[object, ...]:
     key = one.key
     model = model_without_format(key.configuration[_MODEL], key.configuration[_WEIGHT_FORMAT])
     return (engine, model, key.workload, key.baseline, key.arm, key.way, key.carry, key.control)
-
-
-def model_without_format(model: str | None, weight_format: str | None) -> str | None:
-    """A model's name without its weight format: files of one ladder differ in nothing else."""
-    if model is None or not weight_format:
-        return model
-    bare = re.sub(re.escape(weight_format), "", model.removesuffix(".gguf"), flags=re.IGNORECASE)
-    return re.sub(r"[-._ ]{2,}", "-", bare).strip("-._ ") or model
 
 
 def _bits_of(one: Series) -> int | None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replay.verdicts import Comparison, EvidenceClass, RequestVerdict, Verdict
-from stats.report.configuration import Key, configuration_key, nominal_bits
+from stats.report.configuration import Key, configuration_key, model_without_format, nominal_bits
 from stats.report.positions import PositionSample
 from stats.report.records import AnswerFacts, ArmRecord, EpisodeRecord
 from tracer.episode import CacheState, Carry, Way
@@ -140,7 +140,8 @@ def _with_run(key: SeriesKey, run: int) -> SeriesKey:
 def _sortable(key: SeriesKey) -> tuple[object, ...]:
     engine, version, model, weights, *rest = ("" if part is None else part for part in key.configuration)
     finest_first = -(nominal_bits(weights) or 0)
-    configuration = (engine, version, model, finest_first, weights, *rest)
+    bare = model_without_format(model, weights) or ""
+    configuration = (engine, version, bare, finest_first, weights, *rest)
     return configuration, key.workload, key.baseline, key.arm, key.way, key.carry, key.control, key.run
 
 

@@ -29,7 +29,7 @@ def layers_table(
     rows: list[tuple[Cell, ...]] = []
     within = [c for c in controls if c.counted]
     cross = [s for s in series if s.counted and s.key.baseline_state is CacheState.COLD]
-    for key in dict.fromkeys([c.key.configuration for c in within] + [s.key.configuration for s in cross]):
+    for key in dict.fromkeys([s.key.configuration for s in cross] + [c.key.configuration for c in within]):
         own = [c for c in within if c.key.configuration == key]
         for control in sorted(own, key=lambda c: _place(c.key.state)):
             differs = [bool(pair.differs) for pair in control.counted]

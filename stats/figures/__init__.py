@@ -1,0 +1,1 @@
+"""Figures as plain records; ``stats.renderers`` draws them as SVG, PNG and text."""

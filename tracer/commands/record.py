@@ -20,6 +20,7 @@ Examples:
   cachetrace record --workload chat --file talks.jsonl -o talks/
   cachetrace record --model qwen.gguf --agent model --keep-states -o office.msgpack
   cachetrace record --resume -o office.msgpack   # take up a recording that was stopped
+  cachetrace record --proxy 127.0.0.1:8900 --url http://127.0.0.1:8080 -o runs/ -- python my_agent.py
 """
 
 
@@ -32,6 +33,10 @@ def register(app: typer.Typer) -> None:
 def record(
     *,
     choice: EngineChoice,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND …]", help="With --proxy: the agent to run and record."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="PATH", help="Trace file; a folder for several episodes."),
@@ -80,12 +85,28 @@ def record(
     sentinel: Annotated[
         bool, typer.Option("--sentinel", help="Serve one fixed request before each episode, unrecorded.")
     ] = False,
+    proxy: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Listen here and record what any agent sends to --url."),
+    ] = None,
+    episode: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --proxy: all requests are this one episode.")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="With --proxy: store no text of prompts and answers.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace trace files that exist.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Take up what was stopped.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was recorded as JSON lines.")] = False,
 ) -> None:
     """Wire the options to a ``RecordRun``; its help text is ``HELP``."""
+    if proxy is not None:
+        from tracer.commands.record_proxy import record_through_proxy
+
+        record_through_proxy(choice, proxy, output, command or [], episode, top_k, redact=redact, quiet=quiet)
+        return
+    _refuse_without_proxy(command, episode, redact=redact)
     from tracer.engines.registry import preload
 
     preload(choice)
@@ -111,3 +132,12 @@ def record(
     )
     for recorded in run.record(choice, wish, output):
         typer.echo(recorded.as_json() if as_json else recorded.path)
+
+
+def _refuse_without_proxy(command: list[str] | None, episode: str | None, *, redact: bool) -> None:
+    from tracer.errors import UsageError
+
+    if command:
+        raise UsageError(f"a command ({command[0]}) is run only with --proxy HOST:PORT --url UPSTREAM.")
+    if episode is not None or redact:
+        raise UsageError("--episode and --redact belong to --proxy.")

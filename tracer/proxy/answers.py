@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tracer.proxy.additions import Added, EditedRequest, Route, Upstream
+from tracer.engines.http.additions import Added, EditedRequest, Route, Upstream
 
 DONE = b"[DONE]"
 

@@ -15,9 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route as AppRoute
 
+from tracer.engines.http.additions import DEFAULT_TOP_K, EditedRequest, Upstream, edit_request, route_of
 from tracer.engines.http.sse import SseReader
 from tracer.errors import EngineError
-from tracer.proxy.additions import DEFAULT_TOP_K, EditedRequest, Upstream, edit_request, route_of
 from tracer.proxy.answers import event_for_client, for_client
 from tracer.proxy.episodes import EPISODE_HEADER, EpisodeNames
 from tracer.proxy.exchange import Exchange

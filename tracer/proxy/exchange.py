@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.proxy.additions import Added, Route
+from tracer.engines.http.additions import Added, Route
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ from tracer.errors import CachetraceError
 from tracer.prefix_break import PreviousRequest, find_prefix_break
 from tracer.proxy.exchange import Exchange
 from tracer.tracefile import TraceWriter
-from tracer.tracefile.scrub import find_secrets, scrub_text
+from tracer.tracefile.scrub import scrub_text, secret_spans
 from tracer.tracefile.writer import writer_name
 
 _OPEN_FILES = 64
@@ -223,7 +223,7 @@ class Recording:
     def _warn_of_secrets(self, exchange: Exchange) -> None:
         if self._redact:
             return
-        for kind in find_secrets(exchange.body.decode("utf-8", "replace")):
+        for _, _, kind in secret_spans(exchange.body.decode("utf-8", "replace")):
             if kind not in self._warned:
                 self._warned.add(kind)
                 self._warn(

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import uvicorn
 
+from tracer.engines.http.additions import DEFAULT_TOP_K, Upstream
 from tracer.engines.http.recognise import Recognised, recognise
 from tracer.errors import UsageError
-from tracer.proxy.additions import DEFAULT_TOP_K, Upstream
 from tracer.proxy.app import ProxyOptions, build_app
 from tracer.proxy.episodes import EpisodeNames
 from tracer.proxy.recording import Recording

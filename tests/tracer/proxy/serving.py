@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tracer.engines.http.additions import Upstream
 from tracer.episode import Capabilities, EngineInfo
-from tracer.proxy.additions import Upstream
 from tracer.proxy.app import ProxyOptions, build_app
 from tracer.proxy.episodes import EpisodeNames
 from tracer.proxy.recording import Recording

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tracer.proxy.additions import Added, Route, Upstream, edit_request, route_of
+from tracer.engines.http.additions import Added, Route, Upstream, edit_request, route_of
 from tracer.proxy.answers import event_for_client, for_client
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "é"}], "temperature": 0}

@@ -39,7 +39,7 @@ def advice_for(model: TraceModel) -> Advice | None:
     if trace.losses:
         return _damaged(trace, file)
     if not any(model.requests(arm.index) for arm in model.arms):
-        return _empty(model, file)
+        return empty(model)
     if len(model.arms) == 1:
         return _single(model, file)
     analysis = model.analysis()
@@ -74,7 +74,9 @@ def _damaged(trace: TraceReader, file: str) -> Advice:
     )
 
 
-def _empty(model: TraceModel, file: str) -> Advice:
+def empty(model: TraceModel) -> Advice:
+    """No request was served."""
+    file = quoted(model.file)
     arms = "no arm" if not model.arms else "an arm without any request"
     return Advice(
         "This trace is empty",

@@ -15,7 +15,7 @@ from replay.divergence import DEFAULT_NEAR_TIE, resolve_arm
 from tracer.clean_text import clean
 from tracer.errors import CachetraceError, UsageError
 from tui.actions import Context
-from tui.advice import advice_for, unreadable
+from tui.advice import advice_for, empty, unreadable
 from tui.bindings import bindings_of
 from tui.live import Live
 from tui.screens.advice import AdviceScreen
@@ -103,10 +103,16 @@ class TraceApp(App[None]):
         """The screen of a trace, and the page of advice before it (or instead of it)."""
         try:
             model = TraceModel.open(path, near_tie=self._near_tie)
-            cursor = self._first_cursor(model)
         except CachetraceError as error:
             return None, AdviceScreen(unreadable(path, error), may_go_on=False)
-        advice = advice_for(model)
+        try:
+            if not model.arms:
+                model.close()
+                return None, AdviceScreen(empty(model), may_go_on=False)
+            cursor, advice = self._first_cursor(model), advice_for(model)
+        except CachetraceError as error:
+            model.close()
+            return None, AdviceScreen(unreadable(path, error), may_go_on=False)
         return TraceScreen(model, cursor), None if advice is None else AdviceScreen(advice, may_go_on=True)
 
     def _first_cursor(self, model: TraceModel) -> Cursor:

@@ -6,21 +6,31 @@ from math import isfinite, isnan
 
 from tui.palette import NOT_OBSERVED
 
+_LARGE = 1e5
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def value_text(value: float | None) -> str:
-    """A logit or logprob, to three places."""
-    return NOT_OBSERVED if value is None or isnan(value) else f"{value:.3f}"
+    """A logit or logprob, to three places. A NaN was observed as one, so it is not a dash."""
+    if value is None:
+        return NOT_OBSERVED
+    if isnan(value):
+        return "NaN"
+    return f"{value:.3f}" if abs(value) < _LARGE else _large_text(value)
 
 
 def small_text(value: float | None) -> str:
     """A margin or a drift: three significant digits, as short as they go."""
     if value is None or isnan(value):
         return NOT_OBSERVED
-    if not isfinite(value) or value == 0.0:
-        return f"{value:g}"
+    if value == 0.0 or abs(value) >= _LARGE:
+        return "0" if value == 0.0 else _large_text(value)
     return f"{value:.1e}" if abs(value) < 1e-3 else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def _large_text(value: float) -> str:
+    """Sentinels such as −3.4e38 stand in for real values in some engines' answers."""
+    return f"{value:.1e}" if isfinite(value) else ("∞" if value > 0 else "-∞")
 
 
 def count_text(value: int | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.style import Style
 
 from replay.verdicts import Verdict
@@ -64,16 +65,35 @@ class Palette(Struct, frozen=True):
         return self.faint
 
 
-_PALETTES: dict[str, Palette] = {}
-"""By the name of the theme."""
+_PALETTES: dict[tuple[str, bool], Palette] = {}
+"""By the name of the theme, and whether colour is off."""
 
 
 def palette_of(app: App[object]) -> Palette:
     """The styles for the application's theme."""
-    name = app.theme
-    if name not in _PALETTES:
-        _PALETTES[name] = _palette(app)
-    return _PALETTES[name]
+    key = (app.theme, app.no_color)
+    if key not in _PALETTES:
+        _PALETTES[key] = _without_hue(_palette(app)) if app.no_color else _palette(app)
+    return _PALETTES[key]
+
+
+def _without_hue(palette: Palette) -> Palette:
+    """With NO_COLOR hues become greys, and a dark hue a grey that is hard to read: use the text's own."""
+    plain, strong = Style(), Style(bold=True)
+    return replace(
+        palette,
+        heading=strong,
+        baseline=plain,
+        arm=plain,
+        cached=plain,
+        restored=plain,
+        good=plain,
+        warn=plain,
+        bad=strong,
+        flip=Style(reverse=True, bold=True),
+        near_tie=Style(underline=True),
+        exact_tie=Style(underline=True, bold=True),
+    )
 
 
 def _palette(app: App[object]) -> Palette:

@@ -52,6 +52,7 @@ class AdviceScreen(ModalScreen[None]):
     """
     BINDINGS: ClassVar = [
         Binding("enter,escape,space", "go_on", "look at it"),
+        Binding("q", "app.quit", "quit"),  # a modal screen hides the application's own keys
         Binding("down,j", "scroll(1)", "down"),
         Binding("up,k", "scroll(-1)", "up"),
     ]

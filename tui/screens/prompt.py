@@ -97,16 +97,16 @@ class PromptPane(LinesPane):
         start = self._starts[place]
         end = self._starts[place + 1] if place + 1 < len(self._starts) else len(view.token_ids)
         stretch = _stretch_at(view.stretches, start)
-        sign = STRETCH_SIGNS[stretch]
-        found = [Segment(f"{start:>{_MARGIN - 2}}{sign} ", _style(stretch, palette))]
+        broke = start == view.broke_at
+        sign = "╎" if broke else STRETCH_SIGNS[stretch]
+        margin_style = palette.bad if broke else _style(stretch, palette)
+        found = [Segment(f"{start:>{_MARGIN - 2}}{sign} ", margin_style)]
         for position in range(start, end):
             text = clipped(self._text(int(view.token_ids[position])), max(self.room - _MARGIN, 8))
             style = _style(stretch, palette)
             if position == view.broke_at:
                 style = palette.flip
             found.append(Segment(without_controls(text), style))
-        if start == view.broke_at:
-            found.append(Segment("  ◀ the prefix broke here", palette.bad))
         return finished(Strip(found), 0, width, self.rich_style)
 
 
@@ -135,12 +135,11 @@ class PromptScreen(Screen[None]):
     def _show(self) -> None:
         view = prompt_view(self._model, self.arm, self._cursor.request)
         self.query_one(PromptPane).show(view, ids=self.ids)
-        parts = [f"{s.kind} {s.start}–{s.end}" for s in view.stretches]
+        parts = [f"{STRETCH_SIGNS[s.kind]} {s.kind} {s.start}–{s.end}" for s in view.stretches]
+        if view.broke_at is not None:
+            parts.append(f"╎ prefix broke at {view.broke_at}")
         left = f"prompt of request {view.request} in {clean(view.label)}"
-        self.query_one(StatusLine).show(
-            left,
-            "  ".join(f"{STRETCH_SIGNS[s.kind]} {p}" for s, p in zip(view.stretches, parts, strict=True)),
-        )
+        self.query_one(StatusLine).show(left, "  ".join(parts))
 
     def reload(self) -> None:
         """After a change of theme or of the file."""

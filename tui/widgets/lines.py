@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rich.cells import cell_len, set_cell_size
@@ -13,9 +13,12 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tracer.clean_text import clean
+from tracer.clean_text import ELLIPSIS, clean
 from tui.palette import Palette, palette_of
 from tui.token_text import clipped, without_controls
+
+LONGEST_PARAGRAPH = 2_000
+"""Characters."""
 
 
 class LinesPane(ScrollView, can_focus=True, inherit_bindings=False):
@@ -106,18 +109,12 @@ def aligned(text: str, cells: int) -> str:
 
 
 def paragraph(text: str, room: int, style: Style, indent: str = "") -> list[Text]:
-    """Words wrapped to the room, as lines."""
+    """Words wrapped to the room, as lines. Very long text is cut: nobody reads it in a pane."""
     room = max(room - len(indent), 8)
+    shown = clean(text[:LONGEST_PARAGRAPH]) + (ELLIPSIS if len(text) > LONGEST_PARAGRAPH else "")
     lines: list[str] = []
     line = ""
-    for word in clean(text).split():
-        while cell_len(word) > room:
-            part = set_cell_size(word, room)
-            if line:
-                lines.append(line)
-                line = ""
-            lines.append(part)
-            word = word[max(len(part.rstrip()), 1) :]  # the rest of a word that is too long
+    for word in (part for whole in shown.split() for part in _pieces(whole, room)):
         if line and cell_len(line) + 1 + cell_len(word) > room:
             lines.append(line)
             line = word
@@ -126,6 +123,16 @@ def paragraph(text: str, room: int, style: Style, indent: str = "") -> list[Text
     if line:
         lines.append(line)
     return [Text(indent + line, style=style) for line in lines]
+
+
+def _pieces(word: str, room: int) -> Iterator[str]:
+    """A word that is too long for a line, cut into lines; looks at a bounded part of it at a time."""
+    while len(word) > room or cell_len(word) > room:
+        part = set_cell_size(word[: 6 * room], room).rstrip()
+        yield part
+        word = word[max(len(part), 1) :]
+    if word:
+        yield word
 
 
 def named_lines(facts: Sequence[tuple[str, str]], room: int, palette: Palette) -> list[Text]:

@@ -54,7 +54,8 @@ def run_in_child(order: CellOrder) -> CellReply:
     On Ctrl-C the child is given time to leave its files readable; then ``KeyboardInterrupt`` goes on.
     """
     process = subprocess.Popen(  # noqa: S603  # our own interpreter and our own module
-        [sys.executable, "-P", "-c", _START, str(_ROOT)],
+        # The folder is there for the person who looks at the list of processes.
+        [sys.executable, "-P", "-c", _START, str(_ROOT), order.study_folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=_environment(),

@@ -17,6 +17,8 @@ from stats.intervals import Z95, Interval
 
 NODES = 100
 STEPS = 100
+FARTHEST = 20.0
+"""A log odds ratio (or its error) beyond this is a likelihood that grows without end."""
 
 
 class RandomIntercept(Struct, frozen=True, kw_only=True):
@@ -39,8 +41,8 @@ def random_intercept_logistic(
 ) -> RandomIntercept | None:
     """Fit logit P(diverged) = b0 + b1·score + sigma·u, u ~ N(0, 1) per episode.
 
-    diverged: bool[episodes, formats]. scores: float[formats], not centred. None when the data are
-    constant, where no finite estimate exists.
+    diverged: bool[episodes, formats]. scores: float[formats], not centred. None where no finite
+    estimate exists: constant data, or formats that separate the episodes perfectly.
     """
     matrix = np.asarray(diverged, dtype=bool)
     s = np.asarray(scores, dtype=np.float64)
@@ -57,6 +59,8 @@ def random_intercept_logistic(
     ratio = max(0.0, 2 * (null_loss - full_loss))
     error = _standard_error(grid, full_at)
     b1 = float(full_at[1])
+    if abs(b1) > FARTHEST or not error <= FARTHEST:
+        return None
     return RandomIntercept(
         b0=float(full_at[0]),
         b1=b1,
@@ -144,7 +148,7 @@ class _Grid:
         mass = relative.sum(axis=1, keepdims=True)
         log_mean = (top + np.log(mass))[:, 0]
         posterior = relative / mass
-        expected = 1 / (1 + np.exp(-eta))
+        expected = np.exp(-np.logaddexp(0, -eta))
         surplus = self.hits.sum(axis=1)[:, None] - expected.sum(axis=0)[None, :]
         scored = (self.hits @ self.scores)[:, None] - (self.scores @ expected)[None, :]
         gradient = np.array(

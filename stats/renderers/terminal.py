@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from stats.renderers.cells import cell_text, heading, is_numeric
@@ -43,18 +42,18 @@ def table_text(table: Table, width: int = DEFAULT_WIDTH) -> str:
     if common:
         said = "; ".join(f"{table.columns[i].title}: {body[0][i]}" for i in common)
         lines.append(_wrapped(f"All rows: {said}.", width))
-    lines += [*_row_lines(head, widths, right), GAP.join("─" * w for w in widths)]
+    fits = sum(widths) + len(GAP) * (len(widths) - 1) <= width
+    if fits:
+        lines += [*_row_lines(head, widths, right), GAP.join("─" * w for w in widths)]
     for row, whole in zip(rows, body, strict=True):
-        lines += _row_lines(row, widths, right)
-        lines += [
-            _wrapped(f"    {whole[i]}", width, indent="    ") for i in below if whole[i] != NOT_OBSERVED
-        ]
+        lines += _row_lines(row, widths, right) if fits else _stacked(head, row, width)
+        sentences = [whole[i] for i in below if whole[i] != NOT_OBSERVED]
+        lines += [_wrapped(f"    {sentence}", width, indent="    ") for sentence in sentences]
     if not body:
         lines.append("(none)")
     if len(shown) < len(table.rows):
-        lines.append(
-            f"… and {len(table.rows) - len(shown)} more rows; `--format csv` or `json` has all of them."
-        )
+        more = len(table.rows) - len(shown)
+        lines.append(_wrapped(f"… and {more} more rows; `--format csv` or `json` has all of them.", width))
     lines.append(_wrapped(table.basis, width))
     lines += [_wrapped(note, width) for note in table.notes]
     return "\n".join(lines)
@@ -102,6 +101,13 @@ def _column_widths(
     return widths
 
 
+def _stacked(head: Sequence[str], row: Sequence[str], width: int) -> list[str]:
+    """A row of a table that is wider than the terminal: its first cell, then "title: value" below."""
+    known = [(title, text) for title, text in zip(head[1:], row[1:], strict=True) if text != NOT_OBSERVED]
+    facts = "; ".join(f"{title}: {text}" for title, text in known)
+    return [_wrapped(f"{head[0]}: {row[0]}", width), _wrapped(f"  {facts}", width, indent="  ")]
+
+
 def _row_lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
     pieces = [_folded(text, width) for text, width in zip(row, widths, strict=True)]
     lines = []
@@ -114,15 +120,33 @@ def _row_lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool])
     return lines
 
 
+def _wrapped(sentence: str, width: int, indent: str = "") -> str:
+    """Lines of at most ``width`` cells; later lines begin with ``indent``."""
+    text = clean(sentence)
+    start = text[: len(text) - len(text.lstrip(" "))]
+    first, *rest = _folded(text.strip(" "), width - max(len(indent), len(start)))
+    return "\n".join([start + first, *(indent + line for line in rest)])
+
+
 def _folded(text: str, width: int) -> list[str]:
+    """Words in lines of at most ``width`` terminal cells; longer words are cut.
+
+    ``textwrap`` counts characters, and a wide character takes two cells.
+    """
     if cells(text) <= width:
         return [text]
-    folded = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False) or [""]
-    # textwrap counts characters, a terminal counts cells: wide characters need shorter lines.
-    if any(cells(line) > width for line in folded):
-        folded = textwrap.wrap(text, max(width // 2, 1), break_long_words=True, break_on_hyphens=False)
-    return folded
-
-
-def _wrapped(sentence: str, width: int, indent: str = "") -> str:
-    return "\n".join(textwrap.wrap(clean(sentence), width, break_on_hyphens=False, subsequent_indent=indent))
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cells(joined) <= width:
+            lines[-1] = joined
+            continue
+        if lines[-1]:
+            lines.append("")
+        while cells(word) > width:
+            head = fit(word, width + 1).removesuffix("…") or word[:1]
+            lines[-1] = head
+            word = word[len(head) :]
+            lines.append("")
+        lines[-1] = word
+    return lines

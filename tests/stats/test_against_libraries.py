@@ -16,6 +16,7 @@ from stats.intervals import exact_binomial, normal_two_sided_p, student_t_quanti
 from stats.orders import between_orders, mann_whitney_exact, two_way_bootstrap
 from stats.paired import mcnemar_exact, mcnemar_power, paired_difference, smallest_detectable_shift
 from stats.position_test import position_test, slope_along_run
+from stats.random_intercept import random_intercept_logistic
 from stats.trend import cochran_armitage, within_episode_permutation
 
 SETS = 1000
@@ -244,6 +245,26 @@ def test_conditional_logistic_without_information_or_end() -> None:
     assert conditional_logistic(np.zeros((5, 3)), [0, 1, 2]) is None
     assert conditional_logistic(np.ones((5, 3)), [0, 1, 2]) is None
     assert conditional_logistic(np.tile([0, 0, 1], (5, 1)), [0, 1, 2]) is None
+
+
+def test_small_and_separated_data_never_break_the_models() -> None:
+    """Estimates that run away are None, and every number that is given is finite."""
+    random = np.random.default_rng(15)
+    given = 0
+    for _ in range(200):
+        formats = int(random.integers(2, 5))
+        x = random.uniform(size=(int(random.integers(1, 7)), formats)) < random.uniform(0, 1, formats)
+        fixed, mixed = (
+            conditional_logistic(x, np.arange(formats)),
+            random_intercept_logistic(x, np.arange(formats), nodes=30),
+        )
+        for found in (fixed, mixed):
+            if found is not None:
+                given += 1
+                assert np.isfinite([found.odds_ratio, found.odds_ratio_interval.high]).all()
+    assert given > 50
+    perfect = np.tile([False, True], (30, 1))
+    assert random_intercept_logistic(perfect, [0, 1]) is None
 
 
 def test_mann_whitney_needs_two_groups() -> None:

@@ -23,7 +23,7 @@ from tracer.progress import progress_for
 from tracer.recording import this_command
 from tracer.tracefile import TraceReader
 
-_STATES = (CacheState.COLD, CacheState.WARM, CacheState.SNAPSHOT, CacheState.NO_PROMPT_CACHE)
+_STATES = tuple(CacheState)
 _PRIMINGS = (Priming.OWN, Priming.LOCKSTEP, Priming.SELF, Priming.PROMPT_ONLY)
 _Word = TypeVar("_Word", bound=StrEnum)
 

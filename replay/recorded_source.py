@@ -87,10 +87,15 @@ def _replayable(trace: TraceReader, arm: Arm, *, forced: bool) -> Sequence[Reque
     """The recorded requests up to the first that cannot be asked again."""
     requests: list[Request] = []
     for request in trace.requests(arm):
-        if request.identity is not Identity.TOKEN_ID or request.prompt is None:
+        if request.prompt is None:
             raise UsageError(
-                f"request {request.index} of arm {arm.label} was not recorded with token ids, "
-                "so its prompt cannot be sent again."
+                f"request {request.index} of arm {arm.label} was not recorded with the ids of its prompt, "
+                "so it cannot be sent again."
+            )
+        if forced and request.identity is not Identity.TOKEN_ID:
+            raise UsageError(
+                f"request {request.index} of arm {arm.label} was not recorded with token ids, so its output "
+                "cannot be decoded again."
             )
         if forced and request.error is not None:
             break

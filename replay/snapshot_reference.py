@@ -113,8 +113,9 @@ def states_made_again(
 
 def _source_of(trace: TraceReader, reference: Arm) -> Arm:
     """Where lockstep took the recorded outputs from; an arm with its own history follows itself."""
-    if reference.priming is Priming.LOCKSTEP and reference.source_arm is not None:
-        return trace.arms[reference.source_arm]
+    followed = reference.source_arm
+    if reference.priming is Priming.LOCKSTEP and followed is not None and 0 <= followed < len(trace.arms):
+        return trace.arms[followed]
     return reference
 
 

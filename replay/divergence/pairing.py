@@ -113,7 +113,9 @@ def default_baselines(
         if arm.way in by_way:
             continue
         cold = next((other.index for other in verified_cold if _same_way(other.way, arm.way)), None)
-        fallback = arm.source_arm if arm.way is Way.FORCED and arm.source_arm is not None else recording
+        fallback = recording
+        if arm.way is Way.FORCED and arm.source_arm is not None and 0 <= arm.source_arm < len(trace.arms):
+            fallback = arm.source_arm
         chosen = cold if cold is not None else fallback
         if chosen is not None:
             by_way[arm.way] = chosen

@@ -10,7 +10,7 @@ import numpy as np
 
 from replay.divergence.evidence import Finding, compare_numbers
 from replay.divergence.guards import same_prompt
-from replay.divergence.identity import ids_in_common_terms
+from replay.divergence.identity import CommonTerms
 from replay.divergence.numbers import (
     Floats,
     Numbers,
@@ -52,8 +52,17 @@ class RequestPair:
     def numbers_b(self) -> Numbers:
         """The other arm's path, without its alternatives; ids in the baseline's terms."""
         path = self.b.trace.path(self.b.index, self.request_b.index)
-        ids = ids_in_common_terms(self.a.trace, self.b.trace, self.request_b.identity, path.token_ids)
-        return Numbers(replace(path, token_ids=ids), self.request_b.scale)
+        if self._terms is not None:
+            path = replace(path, token_ids=self._terms.rename(path.token_ids))
+        return Numbers(path, self.request_b.scale)
+
+    @cached_property
+    def _terms(self) -> CommonTerms | None:
+        """Only where the ids of two files stand for strings."""
+        a, b = self.a.trace, self.b.trace
+        if not CommonTerms.needed(a, b, self.request_b.identity):
+            return None
+        return CommonTerms(a, b, self.listed_a.path, self.listed_a.alternatives)
 
     @cached_property
     def listed_a(self) -> Numbers:
@@ -65,9 +74,8 @@ class RequestPair:
     def listed_b(self) -> Numbers:
         """As ``numbers_b``, with the alternatives read."""
         read = self.b.trace.alternatives(self.b.index, self.request_b.index)
-        if read is not None:
-            ids = ids_in_common_terms(self.a.trace, self.b.trace, self.request_b.identity, read.ids)
-            read = replace(read, ids=ids)
+        if read is not None and self._terms is not None:
+            read = replace(read, ids=self._terms.rename(read.ids))
         return replace(self.numbers_b, alternatives=read)
 
     @cached_property

@@ -99,7 +99,7 @@ def slow_flip(a, b):
 
 
 def slow_same(x, y):
-    return x == y or (x != x and y != y)
+    return bool(x == y or (x != x and y != y))
 
 
 def slow_equal(a, b, p):

@@ -7,6 +7,7 @@ engine. ``prepare`` runs once an arm, ``before_request`` and ``after_request`` a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from tracer.engines.base import Engine, GenerateCall, SavedState
@@ -73,7 +74,7 @@ def before_request(
         else:
             engine.restore_state(met)
     elif priming is Priming.SELF:
-        engine.generate(call)
+        engine.generate(replace(call, keep_rows=False))
 
 
 def after_request(

@@ -4,10 +4,11 @@ For each position: the greedy choice, the k best values, the log-sum-exp and a f
 whole row. A row is a float32 vector over the vocabulary that the engine overwrites with its next
 decode, so everything is taken from it before that, or from one copy of it afterwards.
 
-Cost is what this module is about: a decode takes from 1 ms (GPU) to 15 ms (two CPU cores) and the
-capture must stay within 3 % of it. So the top-k never partitions the vocabulary: the k-th best of
-a few hundred group maxima is a lower bound for the k-th best value, and only the groups that
-reach it are looked into.
+Cost is what this module is about: a decode takes from 1 ms (GPU) to 10 ms (two CPU cores) and the
+capture must stay within 3 % of it. After a decode the processor's caches hold weights, so every
+distinct numpy call costs tens of microseconds whatever its size: few calls count, and nothing may
+partition the vocabulary. The k-th best value is guessed from the positions before; where the guess
+does not hold, the k-th best of some hundred group maxima is a lower bound for it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ MOST_ALTERNATIVES = 255
 """Counts of alternatives are stored in one byte."""
 
 _GROUP_ROWS = 64
-_SUMMED_ROWS = 16
+_MOST_CANDIDATES = 1024
+_WIDER = 1.25
+"""How much farther than lately the k-th best value is looked for."""
+_SAFE_EXPONENT = 60.0
 _VALUE = int(PositionFlag.VALUE)
 _ALTERNATIVES = int(PositionFlag.ALTERNATIVES)
 _EXACT_TIE = int(PositionFlag.EXACT_TIE)
@@ -56,24 +60,20 @@ def greedy(row: Row) -> int:
     return best
 
 
-def log_sum_exp(row: Row, scratch: Row | None = None) -> float:
-    """Natural log of the sum of exp of the row.
+def log_sum_exp(row: Row, highest: float, scratch: Row | None = None) -> float:
+    """Natural log of the sum of exp of the row, whose best value is ``highest``.
 
-    Exponentials of (value - maximum) in float32, summed by sixteens in float32 and those in
-    float64: the error before rounding to float32 is below 2e-6, usually below 1e-7. NaN anywhere
-    gives NaN; an infinite maximum is returned as it is.
+    Exponentials in float32, summed pairwise; shifted by the best value unless that is so near 0
+    that they can neither overflow nor vanish. The error before rounding to float32 is below 2e-6,
+    usually below 2e-7. NaN anywhere gives NaN; an infinite maximum is returned as it is.
     """
-    highest = float(row.max())
     if not math.isfinite(highest):
-        return highest
-    scratch = np.empty_like(row) if scratch is None else scratch
+        return float(row.max())
+    if abs(highest) < _SAFE_EXPONENT:
+        return math.log(np.exp(row, out=scratch).sum())
     with np.errstate(over="ignore"):  # a value more than the type's range below has exp 0
-        np.subtract(row, np.float32(highest), out=scratch)
-    np.exp(scratch, out=scratch)
-    even = len(row) - len(row) % _SUMMED_ROWS
-    total = float(scratch[:even].reshape(_SUMMED_ROWS, -1).sum(axis=0).sum(dtype=np.float64))
-    total += float(scratch[even:].sum(dtype=np.float64))
-    return highest + math.log(total)
+        shifted = np.subtract(row, np.float32(highest), out=scratch)
+    return highest + math.log(np.exp(shifted, out=shifted).sum())
 
 
 def fingerprint(row: Row) -> tuple[int, int]:
@@ -82,29 +82,26 @@ def fingerprint(row: Row) -> tuple[int, int]:
     return digest & _LOW_HALF, digest >> 64
 
 
-def top(row: Row, k: int) -> tuple[NDArray[np.int64], Row]:
-    """Ids and values of the k best, best first, equal values by ascending id; NaN has no rank."""
+def top(row: Row, k: int, guess: float = math.nan) -> tuple[NDArray[np.int64], Row]:
+    """Ids and values of the k best, best first, equal values by ascending id; NaN has no rank.
+
+    ``guess`` is a value that the k-th best probably reaches. It changes the cost, never the result.
+    """
+    ids = (row >= guess).nonzero()[0]
+    if k <= len(ids) <= _MOST_CANDIDATES:
+        return _ranked(ids, row[ids], k)
     width = len(row) // _GROUP_ROWS
-    if width < 2 * k:
-        return _ranked(np.arange(len(row)), row, k)
-    grouped = row[: width * _GROUP_ROWS].reshape(_GROUP_ROWS, width)
-    maxima = grouped.max(axis=0)
-    threshold = np.partition(maxima, width - k)[width - k]
-    if math.isnan(maxima.max()):
-        return _ranked(np.arange(len(row)), row, k)
-    columns = np.flatnonzero(maxima >= threshold)
-    inside = grouped.take(columns, axis=1)
-    in_row, in_column = np.nonzero(inside >= threshold)
-    ids = in_row * width + columns[in_column]
-    rest = np.arange(width * _GROUP_ROWS, len(row))
-    ids = np.concatenate((ids, rest)) if len(rest) else ids
+    if width >= 2 * k:
+        maxima = row[: width * _GROUP_ROWS].reshape(_GROUP_ROWS, width).max(axis=0)
+        threshold = np.partition(maxima, width - k)[width - k]
+        ids = (row >= threshold).nonzero()[0]
+        if len(ids) >= k:  # fewer: there are NaN among the maxima
+            return _ranked(ids, row[ids], k)
+    ids = (~np.isnan(row)).nonzero()[0]
     return _ranked(ids, row[ids], k)
 
 
 def _ranked(ids: NDArray[np.int64], values: Row, k: int) -> tuple[NDArray[np.int64], Row]:
-    if np.isnan(values).any():
-        usable = ~np.isnan(values)
-        ids, values = ids[usable], values[usable]
     order = np.lexsort((ids, -values))[:k]
     return ids[order], values[order]
 
@@ -129,6 +126,7 @@ class RowCapture:
         self._mode = mode
         self._keep_rows = keep_rows
         self._scratch: Row = np.empty(vocabulary, np.float32)
+        self._reach = math.nan
         self._length = 0
         self._reserve(64)
         self._waiting: tuple[int, Row] | None = None
@@ -188,12 +186,15 @@ class RowCapture:
 
     def measure(self, position: int, row: Row) -> None:
         """Fill the columns of one position from its row."""
-        ids, values = top(row, self._k)
+        highest = float(row[greedy(row)])
+        ids, values = top(row, self._k, highest - self._reach)
         count = len(ids)
+        if count == self._k and math.isfinite(gap := highest - float(values[-1])):
+            self._reach = 0.5 * (self._reach if math.isfinite(self._reach) else gap) + 0.5 * _WIDER * gap
         self._ids[position, :count] = ids
         self._values[position, :count] = values
         self._counts[position] = count
-        self._log_sum_exp[position] = log_sum_exp(row, self._scratch)
+        self._log_sum_exp[position] = log_sum_exp(row, highest, self._scratch)
         self._fingerprints[position] = fingerprint(row)
         tied = count > 1 and values[0] == values[1]
         self._flags[position] = _VALUE | (_ALTERNATIVES if count else 0) | (_EXACT_TIE if tied else 0)

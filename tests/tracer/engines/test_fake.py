@@ -34,7 +34,9 @@ B = "The following is a totally different text about ships. " * 4
 def test_keeps_the_protocol_and_opens_by_name(tmp_path):
     assert isinstance(FakeEngine(), Engine)
     script = tmp_path / "script.json"
-    script.write_text(json.dumps({"seed": 7, "answers": [{"after": "sky", "text": "air"}]}))
+    script.write_text(
+        json.dumps({"seed": 7, "answers": [{"after": "sky", "text": "air", "near_ties": {"1": 0.01}}]})
+    )
     engine = open_engine(EngineChoice(engine="fake", fake_script=str(script), context_tokens=999))
     assert engine.info.context_tokens == 999
     assert ask(engine, prompt(engine, "sky?")).text == "air"

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
-    from replay.commands import import_logs, replay, study
+    from replay.commands import import_logs, isolate, replay, study
 
     replay.register(app)
+    isolate.register(app)
     study.register(app)
     import_logs.register(app)

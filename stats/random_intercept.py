@@ -17,6 +17,8 @@ from stats.intervals import Z95, Interval
 
 NODES = 100
 STEPS = 100
+FLAT = 1e-9
+"""A gradient below this is flat: at sigma = 0 the log of sigma would run away for ever."""
 FARTHEST = 20.0
 """A log odds ratio (or its error) beyond this is a likelihood that grows without end."""
 
@@ -88,6 +90,8 @@ def _minimum(loss: Loss, start: NDArray[np.float64]) -> tuple[NDArray[np.float64
     at = start
     value, gradient = loss(at)
     for _ in range(STEPS):
+        if float(np.max(np.abs(gradient))) < FLAT:
+            break
         step = _downhill(_hessian(loss, at), gradient)
         length = 1.0
         while length > 1e-10:

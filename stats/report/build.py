@@ -19,6 +19,7 @@ from stats.report.records import Collection
 from stats.report.series import Series, series_of
 from stats.tables.flips import flips_table
 from stats.tables.grid import grid_table
+from stats.tables.isolation import isolation_table
 from stats.tables.layers import layers_table
 from stats.tables.mechanism import (
     FormatChange,
@@ -69,6 +70,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         rates_table(series, names),
         grid_table(series, names),
         layers_table(series, controls, names) if several else None,
+        isolation_table(episodes, series, controls, names),
         single_turn_table(series, names),
         gradient_table(families),
         trend_table(families),

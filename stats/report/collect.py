@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from xxhash import xxh3_128
 
 from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_arms
 from replay.divergence.request_verdict import Detail
@@ -15,7 +16,7 @@ from stats.report.answers import answer_facts
 from stats.report.held_trace import HeldTrace
 from stats.report.positions import PositionSample, sample_positions
 from stats.report.records import ArmRecord, Collection, EpisodeRecord, RequestFacts, Unreadable
-from tracer.episode import Arm, CacheState, Request
+from tracer.episode import Arm, CacheState, Identity, Request
 from tracer.errors import TraceFormatError
 from tracer.tracefile import Loss, TraceReader
 
@@ -78,6 +79,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
                 analysis = _analysed(trace, options, str(cold))
         extra = tuple(_extra_comparisons(trace, analysis, options))
         samples = tuple(_samples(trace, analysis)) if options.mechanism else ()
+        facts = [_facts(trace, arm.index) for arm in trace.arms]
         # Losses of columns show only once the columns were read, so they are gathered last.
         losses = reader.losses
         return EpisodeRecord(
@@ -88,7 +90,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
                     arm=arm,
                     end=trace.end(arm.index),
                     assessment=assessment,
-                    facts=_facts(trace.requests(arm.index)),
+                    facts=facts[arm.index],
                     answer=answer_facts(trace.episode, trace.requests(arm.index)),
                     damage=tuple(
                         loss.sentence for loss in losses if loss.arm == arm.index and _hides_tokens(loss)
@@ -155,7 +157,8 @@ def _first_of_states(arms: Sequence[Arm], first: CacheState, second: CacheState)
                     yield a.index, b.index
 
 
-def _facts(requests: Sequence[Request]) -> RequestFacts:
+def _facts(trace: HeldTrace, arm: int) -> RequestFacts:
+    requests = trace.requests(arm)
     prompts = [r.exposure.prompt_tokens for r in requests if r.exposure.prompt_tokens is not None]
     cached = [r.exposure.cached_tokens for r in requests if r.exposure.cached_tokens is not None]
     return RequestFacts(
@@ -168,7 +171,21 @@ def _facts(requests: Sequence[Request]) -> RequestFacts:
         counted_requests=len(cached),
         hits=sum(c > 0 for c in cached),
         expectation_known=any(r.exposure.expected_tokens is not None for r in requests),
+        answers_digest=_answers_digest(trace, arm, requests),
         prompt_not_stored=sum(r.prompt is None for r in requests),
         prefix_breaks=sum(r.prefix_break is not None for r in requests),
         retokenized=sum(r.retokenized_at is not None for r in requests),
     )
+
+
+def _answers_digest(trace: HeldTrace, arm: int, requests: Sequence[Request]) -> str:
+    """Ids and lengths of all answers; texts where ids are local to one file."""
+    digest = xxh3_128()
+    for request in requests:
+        if request.identity is Identity.TOKEN_ID:
+            raw = trace.path(arm, request.index).token_ids.tobytes()
+        else:
+            raw = request.text.encode("utf-8", "surrogatepass")
+        digest.update(len(raw).to_bytes(8, "little"))
+        digest.update(raw)
+    return digest.hexdigest()

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from replay.verdicts import Comparison
 from stats.report.configuration import Key, configuration_key
-from stats.report.records import EpisodeRecord
+from stats.report.records import ArmRecord, EpisodeRecord
 from stats.report.series import Control, episode_differs
 from tracer.episode import CacheState, Carry
 
@@ -24,6 +24,8 @@ class ControlKey(Struct, frozen=True):
     control: Control
     prompt_cache: bool | None
     """The second layer on or off; None = not known."""
+    recompute_between: bool | None
+    """Passes only: a cold pass over the same episode ran between the two."""
 
 
 class ControlPair(Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ def _control_pair(episode: EpisodeRecord, comparison: Comparison) -> tuple[Contr
         carry=first.arm.place.carry,
         control=Control.PASSES if again.arm.pass_index else Control.REPEATS,
         prompt_cache=None if second_layer is None else second_layer > 0,
+        recompute_between=_recompute_between(episode, first, again) if again.arm.pass_index else None,
     )
     differs = episode_differs(comparison)
     excluded = next((f"{r.arm.label}: {r.why_not}" for r in (first, again) if not r.may_count), "")
@@ -84,4 +87,12 @@ def _control_pair(episode: EpisodeRecord, comparison: Comparison) -> tuple[Contr
         comparison=comparison,
         differs=differs,
         why_not=excluded,
+    )
+
+
+def _recompute_between(episode: EpisodeRecord, first: ArmRecord, again: ArmRecord) -> bool:
+    return any(
+        other.arm.state is CacheState.COLD
+        and first.arm.started_at < other.arm.started_at < again.arm.started_at
+        for other in episode.arms
     )

@@ -24,6 +24,8 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     hits: int = 0
     """Of those, how many had any."""
     expectation_known: bool = True
+    answers_digest: str | None = None
+    """Hash of all output tokens (texts where there are no ids), to compare arms of several files."""
     prompt_not_stored: int = 0
     """Requests whose prompt ids are not in the trace, so that it cannot be replayed."""
     prefix_breaks: int = 0

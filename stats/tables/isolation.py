@@ -1,0 +1,232 @@
+"""The isolating experiments: what one setting, the order of passes, of items, and a restored state do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from stats.paired import PairedDifference, paired_difference
+from stats.report.configuration import Key, configuration_key
+from stats.report.controls import ControlSeries
+from stats.report.records import EpisodeRecord
+from stats.report.series import Control, Series
+from stats.tables.basis import basis
+from stats.tables.table import Cell, Column, Table
+from tracer.clean_text import percent
+from tracer.episode import CacheState, Carry
+
+Differs = Mapping[str, bool]
+"""Episode id → whether it differs."""
+
+
+class Contrast(Struct, frozen=True, kw_only=True):
+    """Two conditions over the same episodes."""
+
+    experiment: str
+    configuration: str
+    first: str
+    second: str
+    pairs: tuple[tuple[bool, bool], ...]
+    carry: Carry
+    before: str = ""
+    """What the sentence says first."""
+
+
+def isolation_table(
+    episodes: Sequence[EpisodeRecord],
+    series: Sequence[Series],
+    controls: Sequence[ControlSeries],
+    names: Mapping[Key, str],
+) -> Table | None:
+    """One row a contrast that the traces hold; None when they hold none."""
+    contrasts = [
+        *_second_layer(controls, names),
+        *_order_of_passes(controls, names),
+        *_order_of_items(episodes, names),
+        *_restored(series, names),
+    ]
+    if not contrasts:
+        return None
+    return Table(
+        name="isolation",
+        title="Isolating experiments",
+        columns=(
+            Column(key="experiment", title="experiment"),
+            Column(key="configuration", title="configuration", common=True),
+            Column(key="episodes", title="n", kind="count", unit="episodes"),
+            Column(key="first", title="condition a"),
+            Column(key="first_differ", title="differ in a", kind="count", unit="episodes"),
+            Column(key="second", title="condition b"),
+            Column(key="second_differ", title="differ in b", kind="count", unit="episodes"),
+            Column(key="difference", title="b − a", kind="share"),
+            Column(key="interval", title="95 %, paired", kind="share_interval"),
+            Column(key="sentence", title="in words", kind="sentence"),
+        ),
+        rows=tuple(_row(contrast) for contrast in contrasts),
+        basis=basis((c.carry for c in contrasts), counts="n counts episodes that count in both conditions"),
+        notes=("Intervals of the difference: Newcombe's for pairs.",),
+    )
+
+
+def _row(contrast: Contrast) -> tuple[Cell, ...]:
+    pairs = contrast.pairs
+    both = sum(a and b for a, b in pairs)
+    only_first = sum(a and not b for a, b in pairs)
+    only_second = sum(b and not a for a, b in pairs)
+    found = paired_difference(both, only_second, only_first, len(pairs) - both - only_first - only_second)
+    assert found is not None
+    return (
+        contrast.experiment,
+        contrast.configuration,
+        len(pairs),
+        contrast.first,
+        both + only_first,
+        contrast.second,
+        both + only_second,
+        found.difference,
+        found.interval,
+        _sentence(contrast, both + only_first, both + only_second, found),
+    )
+
+
+def _sentence(contrast: Contrast, first: int, second: int, found: PairedDifference) -> str:
+    n = len(contrast.pairs)
+    points, low, high = (100 * v for v in (found.difference, found.interval.low, found.interval.high))
+    told = low > 0 or high < 0
+    return (
+        f"{contrast.before}{contrast.first}: {first} of {n} differ ({percent(first / n)}); "
+        f"{contrast.second}: {second} of {n} ({percent(second / n)}); the difference is {points:+.1f} points "
+        f"[{low:+.1f}, {high:+.1f}]{'' if told else ', which cannot be told from none'}."
+    )
+
+
+def _second_layer(controls: Sequence[ControlSeries], names: Mapping[Key, str]) -> Iterator[Contrast]:
+    """Run to run with the second layer off and on, everything else alike."""
+    for on in controls:
+        if on.key.state is not CacheState.WARM or on.key.control is not Control.PASSES:
+            continue
+        for off in controls:
+            alike = (
+                off.key.state is CacheState.NO_PROMPT_CACHE
+                and off.key.control is Control.PASSES
+                and off.key.configuration == on.key.configuration
+                and off.key.workload == on.key.workload
+                and off.key.carry is on.key.carry
+                and off.key.recompute_between is on.key.recompute_between
+            )
+            if alike:
+                between = " with a recompute pass between" if on.key.recompute_between else ""
+                yield from _contrast(
+                    f"second layer, run to run{between}",
+                    names[on.key.configuration],
+                    ("second layer off", _differs(off)),
+                    ("second layer on", _differs(on)),
+                    on.key.carry,
+                )
+
+
+def _order_of_passes(controls: Sequence[ControlSeries], names: Mapping[Key, str]) -> Iterator[Contrast]:
+    """Cached passes next to each other, and with a recompute pass between them."""
+    for apart in controls:
+        if not apart.key.recompute_between or apart.key.state is CacheState.COLD:
+            continue
+        for adjacent in controls:
+            same = (
+                adjacent.key.recompute_between is False
+                and adjacent.key.state is apart.key.state
+                and adjacent.key.configuration == apart.key.configuration
+                and adjacent.key.workload == apart.key.workload
+                and adjacent.key.carry is apart.key.carry
+            )
+            if same:
+                yield from _contrast(
+                    f"order of passes, {apart.key.state}",
+                    names[apart.key.configuration],
+                    ("cached passes adjacent", _differs(adjacent)),
+                    ("a recompute pass between", _differs(apart)),
+                    apart.key.carry,
+                )
+
+
+def _order_of_items(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) -> Iterator[Contrast]:
+    """The same episode served in another order of episodes: answers against those of the first order.
+
+    Condition a is the cold arm of the same two runs, which the order cannot reach.
+    """
+    runs: dict[tuple[Key, str, str], dict[str, list[tuple[float, str]]]] = {}
+    carried: dict[tuple[Key, str, str], Carry] = {}
+    for episode in episodes:
+        for record in episode.arms:
+            arm = record.arm
+            first_of_its_kind = not arm.repeat and not arm.pass_index
+            if not record.may_count or not first_of_its_kind or record.facts.answers_digest is None:
+                continue
+            key = (configuration_key(arm.engine), episode.episode.workload.name, record.group_label)
+            answers = runs.setdefault(key, {}).setdefault(episode.episode.episode_id, [])
+            answers.append((arm.started_at, record.facts.answers_digest))
+            carried.setdefault(key, arm.place.carry)
+    changed = {key: _changed(by_episode) for key, by_episode in runs.items()}
+    for key, differs in changed.items():
+        cold = changed.get((key[0], key[1], "cold"), {})
+        if key[2] != "cold" and differs:
+            yield from _contrast(
+                "order of items",
+                names[key[0]],
+                ("cold in another order", {e: cold[e] for e in differs if e in cold}),
+                (f"{key[2]} in another order", differs),
+                carried[key],
+            )
+
+
+def _changed(by_episode: Mapping[str, list[tuple[float, str]]]) -> dict[str, bool]:
+    """Episodes served in several files: whether any later one answered differently from the first."""
+    several = {episode: sorted(found) for episode, found in by_episode.items() if len(found) > 1}
+    return {episode: any(d != found[0][1] for _, d in found[1:]) for episode, found in several.items()}
+
+
+def _restored(series: Sequence[Series], names: Mapping[Key, str]) -> Iterator[Contrast]:
+    """Restored before every request: both paths repeat themselves, and differ from each other."""
+    for one in series:
+        if one.key.arm_state is not CacheState.SNAPSHOT or one.key.baseline_state is not CacheState.COLD:
+            continue
+        pairs = one.counted
+        cold = sum(bool(p.within_baseline and p.within_baseline.differs) for p in pairs)
+        n = len(pairs)
+        yield from _contrast(
+            "restored state",
+            names[one.key.configuration],
+            (
+                "restored against itself",
+                {p.episode_id: bool(p.within_arm and p.within_arm.differs) for p in pairs},
+            ),
+            ("restored against recompute", {p.episode_id: bool(p.differs) for p in pairs}),
+            one.key.carry,
+            before=f"The recompute path repeats itself on {n - cold} of {n}; ",
+        )
+
+
+def _differs(control: ControlSeries) -> dict[str, bool]:
+    return {pair.episode_id: bool(pair.differs) for pair in control.counted}
+
+
+def _contrast(
+    experiment: str,
+    configuration: str,
+    first: tuple[str, Differs],
+    second: tuple[str, Differs],
+    carry: Carry,
+    before: str = "",
+) -> Iterator[Contrast]:
+    """The contrast over common episodes; nothing when there is none."""
+    common = [episode for episode in first[1] if episode in second[1]]
+    if common:
+        yield Contrast(
+            experiment=experiment,
+            configuration=configuration,
+            first=first[0],
+            second=second[0],
+            pairs=tuple((first[1][e], second[1][e]) for e in common),
+            carry=carry,
+            before=before,
+        )

@@ -1,0 +1,275 @@
+"""Tables over several configurations, runs and passes, on traces or series whose content is known."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from stats.report.build import Built, build_report
+from stats.report.collect import CollectOptions, collect
+from stats.report.configuration import configuration_names, model_without_format, nominal_bits
+from stats.report.controls import ControlKey, ControlPair, ControlSeries
+from stats.report.series import Control
+from stats.report.sources import trace_files
+from stats.tables.order import along_run_table
+from stats.tables.outcomes import PairedOutcomes, verdict_sentence
+from stats.tables.table import Table
+from tests.stats.test_known_answers import PRODUCTION_ORDERS
+from tests.synthetic import ArmSpec, write_trace
+from tracer.episode import CacheState, Carry, EngineInfo, WorkloadSpec
+
+COLD = (ArmSpec(), ArmSpec(repeat=1))
+
+
+def built(folder: Path, **options: object) -> Built:
+    return build_report(collect(trace_files([folder]), CollectOptions(**options)))  # type: ignore[arg-type]
+
+
+def rows(report: Built, name: str) -> list[dict[str, object]]:
+    table = next(t for t in report.report.tables if t.name == name)
+    return as_rows(table)
+
+
+def as_rows(table: Table) -> list[dict[str, object]]:
+    return [dict(zip([c.key for c in table.columns], row, strict=True)) for row in table.rows]
+
+
+def warm(**changes: object) -> tuple[ArmSpec, ArmSpec]:
+    fields = {"state": "warm", "drift": 1e-3, **changes}
+    return ArmSpec(**fields), ArmSpec(**fields, repeat=1)  # type: ignore[arg-type]
+
+
+def test_formats_are_joined_by_episode(tmp_path: Path) -> None:
+    """An episode that one format lacks is in no format's rate."""
+    differ = {"F16": {0}, "Q8_0": {0, 1}, "Q4_K_M": {0, 1, 2}, "Q3_K_M": {0, 1, 2, 3}}
+    for c, (name, flipped) in enumerate(differ.items()):
+        for e in range(6 if name != "Q8_0" else 5):
+            write_trace(
+                tmp_path / f"{name}-{e}.msgpack",
+                seed=e,
+                episode_id=f"episode-{e}",
+                arms=[*COLD, *warm(flips={1: 4} if e in flipped else {})],
+                engine={
+                    "weight_format": name,
+                    "model_name": f"tiny-{name}.gguf",
+                    "model_hash": f"sha256:{c}",
+                },
+            )
+    report = built(tmp_path)
+    gradient = rows(report, "gradient")
+    assert [(r["format"], r["score"], r["episodes"], r["differ"]) for r in gradient] == [
+        ("F16", 0, 5, 1),
+        ("Q8_0", 1, 5, 2),
+        ("Q4_K_M", 2, 5, 3),
+        ("Q3_K_M", 3, 5, 4),
+    ]
+    tests = {str(r["test"]).split(" ")[0]: r for r in rows(report, "trend")}
+    assert (
+        tests["exact"]["value"] == 0 + 2 + 6 + 12 - (1 + 2 + 3) + 6 - 0 - 0 or tests["exact"]["value"] == 20
+    )
+    assert tests["least"]["value"] == pytest.approx(0.2)
+    assert [r["configuration"] for r in rows(report, "rates")] == [
+        f"fake 1 · tiny · {name}" for name in ("F16", "Q8_0", "Q4_K_M", "Q3_K_M")
+    ]
+
+
+def test_names_of_models_and_formats() -> None:
+    assert [nominal_bits(f) for f in ("F16", "BF16", "Q8_0", "Q4_K_M", "IQ3_XS", "fp8")] == [
+        16,
+        16,
+        8,
+        4,
+        3,
+        8,
+    ]
+    assert nominal_bits("unknown") is None
+    assert model_without_format("SmolLM2-135M-Instruct-Q4_K_M.gguf", "Q4_K_M") == "SmolLM2-135M-Instruct"
+    assert model_without_format("Q4_K_M", "Q4_K_M") == "Q4_K_M"
+    assert model_without_format(None, "F16") is None
+    engines = [EngineInfo(engine="llama", model_name="m", threads=t) for t in (1, 2)]
+    assert sorted(configuration_names(engines).values()) == ["llama · m · threads 1", "llama · m · threads 2"]
+
+
+def test_second_layer_on_against_off_run_to_run(tmp_path: Path) -> None:
+    """Passes of warm differ on 4 of 6 episodes, passes without the second layer on none."""
+    for e in range(6):
+        again = {"flips": {2: 6}, "noise": 5} if e < 4 else {}
+        write_trace(
+            tmp_path / f"{e}.msgpack",
+            seed=e,
+            episode_id=f"episode-{e}",
+            arms=[
+                ArmSpec(),
+                ArmSpec(pass_index=1),
+                ArmSpec(state="warm"),
+                ArmSpec(state="warm", pass_index=1, **again),  # type: ignore[arg-type]
+                ArmSpec(state="no-prompt-cache"),
+                ArmSpec(state="no-prompt-cache", pass_index=1),
+            ],
+        )
+    report = built(tmp_path)
+    found = next(r for r in rows(report, "isolation") if str(r["experiment"]).startswith("second layer"))
+    assert (found["episodes"], found["first_differ"], found["second_differ"]) == (6, 0, 4)
+    assert found["difference"] == pytest.approx(4 / 6)
+    assert "the difference is +66.7 points" in str(found["sentence"])
+    layers = {str(r["comparison"]): (r["differ"], r["by"]) for r in rows(report, "layers")}
+    assert layers["on against on, as deployed (warm)"] == (4, "passes")
+    assert layers["on against on, second layer off (no-prompt-cache)"] == (0, "passes")
+
+
+def test_restored_state(tmp_path: Path) -> None:
+    for e in range(5):
+        flips = {1: 3} if e < 2 else {}
+        restored = {"state": "snapshot", "drift": 1e-3, "flips": flips}
+        write_trace(
+            tmp_path / f"{e}.msgpack",
+            seed=e,
+            episode_id=f"episode-{e}",
+            arms=[*COLD, ArmSpec(**restored), ArmSpec(**restored, repeat=1)],  # type: ignore[arg-type]
+        )
+    found = next(r for r in rows(built(tmp_path), "isolation") if r["experiment"] == "restored state")
+    assert (found["episodes"], found["first_differ"], found["second_differ"]) == (5, 0, 2)
+    assert "recompute path repeats itself on 5 of 5" in str(found["sentence"])
+
+
+def test_order_of_items_compares_runs(tmp_path: Path) -> None:
+    """Two runs in other orders: two warm answers change with the order, no cold one."""
+    for run in range(2):
+        for e in range(4):
+            flips = {2: 4} if run and e < 2 else {}
+            write_trace(
+                tmp_path / f"{run}-{e}.msgpack",
+                seed=e,
+                episode_id=f"episode-{e}",
+                run_id=f"run-{run}",
+                run_position=e if run == 0 else 3 - e,
+                created_at=1_760_000_000.0 + 1000 * run,
+                arms=[*COLD, *warm(flips=flips)],
+            )
+    report = built(tmp_path)
+    found = next(r for r in rows(report, "isolation") if r["experiment"] == "order of items")
+    assert (found["episodes"], found["first_differ"], found["second_differ"]) == (4, 0, 2)
+    between = rows(report, "between_orders")[0]
+    assert (between["runs"], between["episodes"]) == (2, 4)
+    assert between["mean_rate"] == pytest.approx(0.25)
+
+
+def test_the_production_orders_through_the_table(tmp_path: Path) -> None:
+    """Known answers 25 to 29 once more, as `report` prints them for a carried-over run."""
+    write_trace(tmp_path / "a.msgpack", arms=[*COLD])
+    comparison = collect(trace_files([tmp_path]), CollectOptions()).episodes[0].analysis.controls[0]
+    controls = []
+    for number, text in enumerate(PRODUCTION_ORDERS):
+        key = ControlKey(
+            configuration=("engine", None, "m", "Q4_K_M"),
+            workload=f"order-{number}",
+            arm="warm",
+            state=CacheState.WARM,
+            carry=Carry.CARRIED_OVER,
+            control=Control.PASSES,
+            prompt_cache=True,
+            recompute_between=False,
+        )
+        pairs = tuple(
+            ControlPair(
+                episode_id=str(i), position=i, comparison=comparison, differs=character == "1", why_not=""
+            )
+            for i, character in enumerate(text)
+        )
+        controls.append(ControlSeries(key=key, pairs=pairs))
+    table = along_run_table([], controls, {controls[0].key.configuration: "Q4_K_M"})
+    assert table is not None
+    found = as_rows(table)
+    assert [r["differ"] for r in found] == [23, 20, 20, 16, 19]
+    assert [tuple(r[f"quarter_{i}"] for i in (1, 2, 3, 4)) for r in found][3] == (9, 4, 3, 0)
+    assert [r["block"] for r in found] == [5, 5, 7, 5, 7]
+    assert found[2]["position_p"] == 9.99950002499875e-05
+    limits = [(r["interval"].low, r["interval"].high) for r in found]  # type: ignore[attr-defined]
+    assert limits[3] == (pytest.approx(0.1125), pytest.approx(0.3004624381576884))
+
+
+def gsm8k(path: Path, item: int, cold: str, cached: str, gold: str = "5") -> None:
+    """An item whose servings say these texts."""
+    from tracer.tracefile import TraceReader, TraceWriter
+
+    scratch = path.with_suffix(".scratch")
+    different = {0: 1} if cold != cached else {}
+    spec = WorkloadSpec(name="gsm8k", params={"item": item, "gold": gold}, version="1")
+    arms = [ArmSpec(), ArmSpec(repeat=1), *warm(priming="self", flips=different, cached=10)]
+    write_trace(scratch, requests=1, seed=item, episode_id=f"gsm8k_{item:04d}", workload=spec, arms=arms)
+    with TraceReader.open(scratch) as trace, TraceWriter.create(path, trace.episode) as writer:
+        for arm in trace.arms:
+            writer.begin_arm(arm)
+            request = trace.requests(arm)[0]
+            text = cached if arm.state is CacheState.WARM else cold
+            exposure = replace(request.exposure, expected_tokens=request.exposure.cached_tokens)
+            writer.write_request(
+                arm.index,
+                replace(request, text=text, exposure=exposure),
+                prompt_ids=trace.prompt_ids(arm, 0),
+                path=trace.path(arm, 0),
+                alternatives=trace.alternatives(arm, 0),
+            )
+            end = trace.end(arm)
+            assert end is not None
+            writer.end_arm(arm.index, end)
+    scratch.unlink()
+
+
+def test_single_turn_and_both_ways_of_counting(tmp_path: Path) -> None:
+    gsm8k(tmp_path / "0.msgpack", 0, "#### 5", "#### 5")
+    gsm8k(tmp_path / "1.msgpack", 1, "#### 5", "#### 6")
+    gsm8k(tmp_path / "2.msgpack", 2, "#### 4", "so it is \\boxed{5}")
+    gsm8k(tmp_path / "3.msgpack", 3, "#### 5", "I do not know")
+    report = built(tmp_path)
+    (found,) = rows(report, "single_turn")
+    assert (found["items"], found["cold_repeats"], found["warm_repeats"], found["differ"]) == (4, 4, 4, 3)
+    assert (found["text_differs"], found["value_differs"], found["correctness_differs"]) == (3, 3, 2)
+    assert (found["cold_correct"], found["warm_correct"], found["warm_no_answer"]) == (3, 2, 1)
+    outcomes = {str(r["counting"]): r for r in rows(report, "outcomes")}
+    answered, as_wrong = outcomes["answered in both arms"], outcomes["no answer counts as wrong"]
+    assert (answered["episodes"], answered["baseline_only"], answered["arm_only"]) == (3, 1, 1)
+    assert (as_wrong["episodes"], as_wrong["baseline_only"], as_wrong["arm_only"]) == (4, 2, 1)
+
+
+def outcome(both: int, baseline_only: int, arm_only: int, neither: int) -> PairedOutcomes:
+    return PairedOutcomes(
+        series="s", counting="c", both=both, baseline_only=baseline_only, arm_only=arm_only, neither=neither
+    )
+
+
+def test_the_statement_tells_degradation_from_instability() -> None:
+    """The paper's pooled GSM8K items: 13 against 7 of 1,300, power 81 % for one point."""
+    paper = verdict_sentence(outcome(1180, 7, 13, 100))
+    assert "20 of 1300 outcomes flip, 7 one way and 13 the other (p = 0.263)" in paper
+    assert "can tell a shift of one point (power 81.3 %)" in paper
+    assert "does worse" in verdict_sentence(outcome(50, 20, 2, 8))
+    assert "does better" in verdict_sentence(outcome(50, 2, 20, 8))
+    assert "say nothing about outcomes" in verdict_sentence(outcome(0, 0, 0, 80))
+    assert "neither degradation nor instability" in verdict_sentence(outcome(10, 0, 0, 5))
+    assert "cannot tell a shift" in verdict_sentence(outcome(10, 3, 2, 5))
+
+
+def test_the_mechanism_is_read_from_traces(tmp_path: Path) -> None:
+    for name, drift in (("F16", 1e-4), ("Q4_K_M", 0.3)):
+        for e in range(6):
+            write_trace(
+                tmp_path / f"{name}-{e}.msgpack",
+                seed=e,
+                margin_scale=0.3,
+                episode_id=f"episode-{e}",
+                arms=[*COLD, *warm(drift=drift)],
+                engine={"weight_format": name},
+            )
+    report = built(tmp_path, mechanism=True)
+    (change,) = rows(report, "decomposition")
+    assert (change["first"], change["second"]) == ("F16", "Q4_K_M")
+    margins = {
+        str(r["series"]).split(" · ")[2][:3]: r for r in rows(report, "mechanism") if r["tokens"] == "all"
+    }
+    # The traces share their margins exactly; the drift that was built in differs by a factor of 3000.
+    assert margins["F16"]["margin_q50"] == margins["Q4_"]["margin_q50"]
+    assert float(str(margins["Q4_"]["drift_median"])) > 100 * float(str(margins["F16"]["drift_median"]))
+    assert margins["F16"]["positions"] == 6 * 3 * 32
+    without = built(tmp_path)
+    assert not {"mechanism", "decomposition"} & {t.name for t in without.report.tables}

@@ -58,7 +58,7 @@ class Built(Struct, frozen=True, kw_only=True):
 def build_report(collection: Collection, *, command: str | None = None) -> Built:
     """Every table that the traces hold something for."""
     episodes = collection.episodes
-    names = configuration_names(arm.arm.engine for episode in episodes for arm in episode.arms)
+    names = configuration_names(arm.configuration for episode in episodes for arm in episode.arms)
     series = series_of(episodes)
     controls = control_series(episodes)
     outcomes = paired_outcomes(series, names)

@@ -13,6 +13,7 @@ from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_arms
 from replay.divergence.request_verdict import Detail
 from replay.verdicts import Comparison, EpisodeAnalysis
 from stats.report.answers import answer_facts
+from stats.report.configuration import configuration_key
 from stats.report.held_trace import HeldTrace
 from stats.report.positions import PositionSample, sample_positions
 from stats.report.records import ArmRecord, Collection, EpisodeRecord, RequestFacts, Unreadable
@@ -88,6 +89,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
             arms=tuple(
                 ArmRecord(
                     arm=arm,
+                    configuration=configuration_key(arm.engine),
                     end=trace.end(arm.index),
                     assessment=assessment,
                     facts=facts[arm.index],

@@ -38,11 +38,10 @@ def configuration_key(engine: EngineInfo) -> Key:
     return tuple(None if getattr(engine, f) is None else str(getattr(engine, f)) for f in fields)
 
 
-def configuration_names(engines: Iterable[EngineInfo]) -> dict[Key, str]:
+def configuration_names(keys: Iterable[Key]) -> dict[Key, str]:
     """A name for every configuration; facts are added only where two would bear the same name."""
-    keys = list(dict.fromkeys(configuration_key(engine) for engine in engines))
     by_name: dict[str, list[Key]] = {}
-    for key in keys:
+    for key in dict.fromkeys(keys):
         by_name.setdefault(_short_name(key), []).append(key)
     names: dict[Key, str] = {}
     for name, group in by_name.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from replay.verdicts import Comparison
-from stats.report.configuration import Key, configuration_key
+from stats.report.configuration import Key
 from stats.report.records import ArmRecord, EpisodeRecord
 from stats.report.series import Control, episode_differs
 from tracer.episode import CacheState, Carry
@@ -66,7 +66,7 @@ def _control_pair(episode: EpisodeRecord, comparison: Comparison) -> tuple[Contr
     first, again = episode.arms[comparison.baseline], episode.arms[comparison.arm]
     second_layer = first.arm.engine.prompt_cache_bytes
     key = ControlKey(
-        configuration=configuration_key(first.arm.engine),
+        configuration=first.configuration,
         workload=episode.episode.workload.name,
         arm=first.group_label,
         state=first.arm.state,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from stats.report.configuration import Key, configuration_key
+from stats.report.configuration import Key
 from stats.report.records import ArmRecord, EpisodeRecord
 from stats.tables.basis import carry_word
 from stats.tables.table import Cell, Column, Table
@@ -18,7 +18,7 @@ def disclosure_table(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]
     by_key: dict[Key, list[EpisodeRecord]] = {}
     for episode in episodes:
         if episode.arms:
-            by_key.setdefault(configuration_key(episode.arms[0].arm.engine), []).append(episode)
+            by_key.setdefault(episode.arms[0].configuration, []).append(episode)
     rows: list[tuple[Cell, ...]] = []
     for key, group in by_key.items():
         rows += [(names[key], item, value) for item, value in _facts(group)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from replay.verdicts import ArmAssessment, ArmStatus, Comparison, EpisodeAnalysis
+from stats.report.configuration import Key
 from stats.report.positions import PositionSample
 from tracer.episode import Arm, ArmEnd, CacheState, Carry, Episode, ExposureSource, Identity, Way
 
@@ -51,6 +52,8 @@ class ArmRecord(Struct, frozen=True, kw_only=True):
     """One arm with its assessment."""
 
     arm: Arm
+    configuration: Key
+    """Its engine configuration, apart from the caches."""
     end: ArmEnd | None
     assessment: ArmAssessment
     facts: RequestFacts

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replay.verdicts import Comparison, EvidenceClass, RequestVerdict, Verdict
-from stats.report.configuration import Key, configuration_key, model_without_format, nominal_bits
+from stats.report.configuration import Key, model_without_format, nominal_bits
 from stats.report.positions import PositionSample
 from stats.report.records import AnswerFacts, ArmRecord, EpisodeRecord
 from tracer.episode import CacheState, Carry, Way
@@ -156,7 +156,7 @@ def _pairs_of(episode: EpisodeRecord) -> Iterable[tuple[SeriesKey, EpisodePair]]
         within_baseline = _control(episode, home, control)
         within_arm = _control(episode, comparison.arm, control)
         key = SeriesKey(
-            configuration=configuration_key(baseline.arm.engine),
+            configuration=baseline.configuration,
             workload=episode.episode.workload.name,
             baseline=baseline.group_label,
             arm=arm.group_label,

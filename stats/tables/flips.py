@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from replay.verdicts import Comparison, FlipSide, RequestVerdict
-from stats.report.configuration import Key, configuration_key
+from stats.report.configuration import Key
 from stats.report.records import EpisodeRecord
 from stats.tables.basis import basis
 from stats.tables.table import Cell, Column, Table
@@ -100,7 +100,7 @@ def _row(
     a, b = episode.arms[comparison.baseline], episode.arms[comparison.arm]
     return (
         episode.episode.episode_id,
-        names[configuration_key(a.arm.engine)],
+        names[a.configuration],
         f"{a.arm.label} vs {b.arm.label}",
         request.request,
         flip.position,

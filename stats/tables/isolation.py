@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from stats.paired import PairedDifference, paired_difference
-from stats.report.configuration import Key, configuration_key
+from stats.report.configuration import Key
 from stats.report.controls import ControlSeries
 from stats.report.records import EpisodeRecord
 from stats.report.series import Control, Series
@@ -162,7 +162,7 @@ def _order_of_items(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str])
             first_of_its_kind = not arm.repeat and not arm.pass_index
             if not record.may_count or not first_of_its_kind or record.facts.answers_digest is None:
                 continue
-            key = (configuration_key(arm.engine), episode.episode.workload.name, record.group_label)
+            key = (record.configuration, episode.episode.workload.name, record.group_label)
             answers = runs.setdefault(key, {}).setdefault(episode.episode.episode_id, [])
             answers.append((arm.started_at, record.facts.answers_digest))
             carried.setdefault(key, arm.place.carry)

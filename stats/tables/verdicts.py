@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from replay.verdicts import Comparison, Verdict
-from stats.report.configuration import Key, configuration_key
+from stats.report.configuration import Key
 from stats.report.records import EpisodeRecord
 from stats.tables.basis import basis
 from stats.tables.table import Cell, Column, Table
@@ -76,7 +76,7 @@ def _key(episode: EpisodeRecord, comparison: Comparison, names: Mapping[Key, str
     pair = f"{a.group_label} vs {b.group_label}"
     if comparison.within_arm:
         pair = f"{a.group_label} vs itself"
-    return names[configuration_key(a.arm.engine)], pair, kind
+    return names[a.configuration], pair, kind
 
 
 def _row(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
-    from stats.commands import report
+    from stats.commands import bisect, report
 
     report.register(app)
+    bisect.register(app)

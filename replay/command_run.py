@@ -100,7 +100,11 @@ class ReplayCommand:
             )
 
         with opened(choice) as engine:
-            replay_folder(engine, self.paths, self.options, progress, finished)
+            try:
+                replay_folder(engine, self.paths, self.options, progress, finished)
+            except KeyboardInterrupt:
+                progress.note("Take it up again with the same command.")
+                raise
         for path in self.paths:
             yield from self._summary(path)
         if failed:

@@ -15,8 +15,10 @@ from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from replay.arm_schedule import PlannedArm, ReplayOptions, planned_arms, top_k_of
+from replay.body_source import BodySource, is_body_recording
 from replay.engine_guard import check_engine, settings_as_recorded
 from replay.recorded_source import RecordedSource, source_arm
 from replay.snapshot_reference import SpillingShelf, kept_states, reference_arm, states_made_again
@@ -26,7 +28,7 @@ from tracer.engines.base import Engine
 from tracer.engines.choice import EngineChoice
 from tracer.engines.registry import open_engine
 from tracer.episode import Arm, ArmEnd, CacheState, Carry, Message, RunPlace, Way
-from tracer.errors import StateRefused
+from tracer.errors import StateRefused, UsageError
 from tracer.progress import ArmProgress, Silent
 from tracer.record_run import SENTINEL_TEXT
 from tracer.recording import new_run_id
@@ -69,6 +71,14 @@ def replay_trace(
         choice = settings_as_recorded(choice, source_arm(trace, options.source).engine)
     with opened(choice) as engine:
         return replay_on(engine, trace_path, options, progress)
+
+
+def _body_way(options: ReplayOptions) -> Way:
+    if options.way not in (Way.FIXED, Way.BODY):
+        raise UsageError(
+            f"a recording through the proxy replays its bodies; the way {options.way} does not apply to it."
+        )
+    return Way.BODY
 
 
 @contextmanager
@@ -120,8 +130,15 @@ class ReplayRun:
 
         with TraceReader.open(trace_path) as trace:
             self._source_arm = source_arm(trace, options.source)
+            if trace.end(self._source_arm) is None:
+                known = len(trace.requests(self._source_arm))
+                self._progress.note(
+                    f"{self._source_arm.label} is incomplete; only its {known} requests are replayed."
+                )
             for mismatch in check_engine(self._source_arm, engine, anyway=options.anyway):
                 self._progress.note(f"replaying anyway: {mismatch}")
+            if is_body_recording(trace, self._source_arm):
+                self._options = options = replace(options, way=_body_way(options))
             self.planned = planned_arms(options, trace, self._source_arm, engine.info)
             """The arms that the file lacks, in order."""
         for one in self.planned:  # before anything is served: half a replay helps nobody
@@ -188,6 +205,8 @@ class ReplayRun:
     def _source(self, planned: PlannedArm, source: Arm, trace: TraceReader) -> RequestSource:
         if planned.way is Way.CLOSED_LOOP:
             return workload_from_spec(trace.episode.workload).start(self._engine)
+        if planned.way is Way.BODY:
+            return BodySource(trace, source, self._engine, requests=self._options.requests)
         return RecordedSource(
             trace, source, forced=planned.way is Way.FORCED, requests=self._options.requests
         )

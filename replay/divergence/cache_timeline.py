@@ -107,8 +107,8 @@ def _broke(
     now = trace.prompt_ids(arm, requests[place].index)
     found = requests[place].prefix_break
     if found is not None:
-        inside = now is not None and found.position < len(now)
-        return found.position, int(now[found.position]) if now is not None and inside else None
+        known = now is not None and 0 <= found.position < len(now)
+        return found.position, int(now[found.position]) if now is not None and known else None
     before = trace.prompt_ids(arm, requests[place - 1].index)
     if now is None or before is None:
         return None, None

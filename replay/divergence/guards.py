@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from replay.divergence.readable import Side
 from tracer.clean_text import clean
 from tracer.episode import Arm, Priming, Request, Way
+from tracer.tracefile.arm_index import LOST
 
 _ENGINE_FACTS = (
     ("model_hash", "model"),
@@ -68,6 +69,8 @@ def _prompt_mismatches(a: Side, b: Side) -> Iterator[str]:
     closed = Way.CLOSED_LOOP in (a.arm.way, b.arm.way)
     follows = a.arm.way in FOLLOWING or b.arm.way in FOLLOWING
     for request_a, request_b in pairs if follows and not closed else pairs[:1]:
+        if _is_lost(request_a) or _is_lost(request_b):
+            continue  # nothing of it is known; its verdict says so
         if request_a.identity is not request_b.identity:
             yield _differ(
                 f"token identity of request {request_a.index}", request_a.identity, request_b.identity
@@ -76,6 +79,10 @@ def _prompt_mismatches(a: Side, b: Side) -> Iterator[str]:
             yield f"sampling of request {request_a.index}: differs"
         if same_prompt(a, b, request_a, request_b) is False:
             yield f"prompt of request {request_a.index}: differs"
+
+
+def _is_lost(request: Request) -> bool:
+    return request.error is not None and request.error.kind == LOST
 
 
 def _primings_agree(a: Arm, b: Arm) -> bool:

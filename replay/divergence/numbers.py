@@ -8,7 +8,7 @@ finite (a NaN or an infinity on one side only) is reported as +inf, since it is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,12 @@ class Numbers:
         if self.scale is Scale.LOGIT and self.path.log_sum_exp is not None:
             return self.path.log_sum_exp.astype(np.float64)
         return None
+
+    def with_lists(self, alternatives: Alternatives | None) -> Numbers:
+        """With the alternatives that were read; those of a path that is lost belong to no token."""
+        if alternatives is not None and len(alternatives.counts) != len(self.path):
+            alternatives = None
+        return replace(self, alternatives=alternatives)
 
     @property
     def value_observed(self) -> Booleans:

@@ -68,7 +68,7 @@ class RequestPair:
     def listed_a(self) -> Numbers:
         """As ``numbers_a``, with the alternatives read."""
         read = self.a.trace.alternatives(self.a.index, self.request_a.index)
-        return replace(self.numbers_a, alternatives=read)
+        return self.numbers_a.with_lists(read)
 
     @cached_property
     def listed_b(self) -> Numbers:
@@ -76,7 +76,7 @@ class RequestPair:
         read = self.b.trace.alternatives(self.b.index, self.request_b.index)
         if read is not None and self._terms is not None:
             read = replace(read, ids=self._terms.rename(read.ids))
-        return replace(self.numbers_b, alternatives=read)
+        return self.numbers_b.with_lists(read)
 
     @cached_property
     def flip_position(self) -> int | None:
@@ -173,6 +173,13 @@ def _without_tokens(pair: RequestPair, flipped_before: bool) -> tuple[Verdict | 
             return Verdict.FAILED, f"failed in the {name} {side.arm.label}: {request.error.message}"
         if request.stop is StopReason.CUT:
             return Verdict.INCOMPLETE, f"cut off in the {name} {side.arm.label}"
+    # A lost path reads as empty; taken for an answer it would look like a flip.
+    for label, numbers, request in (
+        (pair.a.arm.label, pair.numbers_a, pair.request_a),
+        (pair.b.arm.label, pair.numbers_b, pair.request_b),
+    ):
+        if len(numbers.path) != request.output_tokens:
+            return Verdict.INCOMPLETE, f"the tokens of {label} are lost from the file"
     prompts_equal = same_prompt(pair.a, pair.b, pair.request_a, pair.request_b)
     if prompts_equal is None:
         return Verdict.UNOBSERVED, "whether both arms sent the same prompt was not observed"

@@ -89,11 +89,8 @@ def position_drift(trace: ReadableTrace, a: int, b: int, request: int) -> Positi
 
 def arm_margins(trace: ReadableTrace, arm: int, request: int) -> Floats:
     """float64[n]: one arm's margins in one request, NaN where there is none."""
-    return _margins(
-        Numbers(
-            trace.path(arm, request), trace.requests(arm)[request].scale, trace.alternatives(arm, request)
-        )
-    )
+    numbers = Numbers(trace.path(arm, request), trace.requests(arm)[request].scale)
+    return _margins(numbers.with_lists(trace.alternatives(arm, request)))
 
 
 def aligned_tokens(trace: ReadableTrace, a: int, b: int, request: int) -> AlignedTokens:

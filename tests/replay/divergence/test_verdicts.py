@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from replay.divergence import analyse, compare_across, compare_arms
+from replay.divergence import analyse, compare_across, compare_arms, position_drift
 from replay.verdicts import DriftFrom, Evidence, Verdict
 from tests.replay.memory_trace import MemoryTrace, exposure, served, two_arms
-from tracer.columns import PositionFlag
+from tracer.columns import PositionFlag, empty_path
 from tracer.episode import (
     CacheState,
     EngineInfo,
     Identity,
     RequestError,
+    Sampling,
     Scale,
     StopReason,
     Way,
@@ -271,3 +272,30 @@ def test_equal_rows_and_path_verdicts_leave_the_alternatives_unread():
     assert trace.reads["alternatives"] == 0
     analyse(trace)
     assert trace.reads["alternatives"] == 2  # the drifted request, in both arms
+
+
+def test_a_lost_request_does_not_refuse_the_others():
+    lost = RequestError(kind="lost", message="bad checksum")
+    a = [same(sampling=Sampling(max_new_tokens=5)), same(sampling=Sampling(max_new_tokens=5))]
+    b = [same(sampling=Sampling(max_new_tokens=5)), served([], error=lost)]
+    comparison = compare_arms(two_arms(a, b), 0, 1)
+    assert comparison.mismatches == ()
+    assert [v.verdict for v in comparison.requests] == [Verdict.IDENTICAL, Verdict.INCOMPLETE]
+
+
+@pytest.mark.parametrize("index", [-1, 7, 10**9])
+def test_an_arm_that_names_arms_that_are_not_there(index):
+    trace = two_arms([same()], [same()], way=Way.FORCED, source_arm=index, reference_arm=index)
+    analysis = analyse(trace)
+    assert [(c.baseline, c.arm) for c in analysis.comparisons] == [(0, 1)]
+
+
+def test_a_lost_path_is_no_flip():
+    trace = two_arms([same()], [same()])
+    trace.served[1][0].path = empty_path()
+    verdict = compare_arms(trace, 0, 1).requests[0]
+    assert (verdict.verdict, verdict.reason) == (
+        Verdict.INCOMPLETE,
+        "the tokens of warm are lost from the file",
+    )
+    assert np.isnan(position_drift(trace, 0, 1, 0).drift).all()

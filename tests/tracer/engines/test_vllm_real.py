@@ -152,3 +152,22 @@ def test_caching_off_by_flag_equals_cold(engine: VllmEngine, tmp_path: Path) -> 
             assert np.array_equal(answer.path.chosen_values, path_then.chosen_values)  # type: ignore[arg-type]
     finally:
         off.close()
+
+
+def test_counters_stand_in_where_answers_do_not_count(engine: VllmEngine) -> None:
+    engine.close()
+    silent = launch("--no-enable-prompt-tokens-details")
+    try:
+        ids = tuple(silent.tokenize(FACTS))
+        call = GenerateCall(ids, Sampling(max_new_tokens=4), top_k=5)
+        silent.reset()
+        first, second = silent.generate(call), silent.generate(call)
+        block = silent.info.cache_block_tokens or 1
+        assert (first.exposure_source, second.exposure_source) == (
+            ExposureSource.METRICS,
+            ExposureSource.METRICS,
+        )
+        assert first.cached_tokens == 0
+        assert second.cached_tokens == (len(ids) - 1) // block * block
+    finally:
+        silent.close()

@@ -10,9 +10,11 @@ import pytest
 from tests.tracer.engines.conftest import OpenServer
 from tests.tracer.engines.llama_server.prompts import QUESTIONS, ask, chatml, identical, tokens
 from tracer.engines.base import GenerateCall
+from tracer.engines.choice import EngineChoice
 from tracer.engines.http.recognise import recognise
 from tracer.engines.llama_server.engine import PROGRESS_FROM_TOKENS, LlamaServerEngine
-from tracer.episode import CacheState, Message, Sampling
+from tracer.engines.registry import open_engine
+from tracer.episode import CacheState, Identity, Message, Sampling
 from tracer.errors import EngineDied, EngineError, EngineMissing, PromptTooLong, StateRefused, UsageError
 from tracer.model_store import MODEL_SHA256
 
@@ -203,6 +205,20 @@ def test_naming_the_slot_does_not_leave_the_second_layer_out(open_server: OpenSe
     one = engine.tokenize(chatml(QUESTIONS[0], 3))
     other = engine.tokenize("The following is a totally different text about ships. " * 8)
     assert [ask(engine, p, 2).cached_tokens for p in (one, other, one)] == [0, 0, len(one) - 1]
+
+
+def test_any_endpoint_of_openais_shape_is_taken_as_it_is(engine: LlamaServerEngine) -> None:
+    opened = open_engine(EngineChoice(engine="openai", url=f"{engine._backend.endpoint.url}/v1"))
+    messages = [Message(role="system", content="Be brief."), Message(role="user", content=QUESTIONS[1])]
+    call = GenerateCall(tuple(opened.tokenize(opened.render(messages))), Sampling(max_new_tokens=6), top_k=5)
+    first, second = opened.generate(call), opened.generate(call)
+    opened.close()
+    assert opened.capabilities.states == (CacheState.AS_SERVED,)
+    assert first.identity is Identity.TOKEN_ID
+    assert first.alternatives is not None
+    assert (first.alternatives.counts == 5).all()
+    assert (first.cached_tokens, second.cached_tokens) == (0, (first.prompt_tokens or 0) - 1)
+    assert tokens(first)[0] in first.pieces
 
 
 def test_recognise_names_the_server_and_its_layers(engine: LlamaServerEngine) -> None:

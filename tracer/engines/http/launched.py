@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tracer.engines.http.endpoint import Endpoint
 from tracer.errors import EngineError, EngineMissing
@@ -17,6 +19,7 @@ from tracer.errors import EngineError, EngineMissing
 _KEPT_LINES = 1000
 _STOP_WAIT_S = 10.0
 _POLL_S = 0.05
+_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class LaunchedServer:
@@ -45,6 +48,7 @@ class LaunchedServer:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=dict(environment),
+                preexec_fn=_die_with_parent(),  # one system call, resolved before the fork
             )
         except OSError as problem:
             raise EngineMissing(
@@ -117,6 +121,21 @@ class LaunchedServer:
         self._reader.join(timeout=1.0)
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """Has the kernel end the server when we are killed hard; else it would stay behind, unseen.
+
+    Linux only. The kernel means the thread that starts the server, so only the main thread asks.
+    """
+    if not sys.platform.startswith("linux") or threading.current_thread() is not threading.main_thread():
+        return None
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask_kernel() -> None:
+        prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM))
+
+    return ask_kernel
 
 
 def free_port() -> int:

@@ -28,6 +28,7 @@ from replay.divergence.views import (
     PositionDrift,
     after_flip,
     aligned_tokens,
+    arm_margins,
     position_drift,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "amount",
     "analyse",
     "arm_groups",
+    "arm_margins",
     "assess_arm",
     "cache_timeline",
     "compare_across",

@@ -105,8 +105,10 @@ class StreamedAnswer:
 
     def feed(self, received: bytes) -> None:
         """Take bytes as they come."""
-        if self._reader.events == 0 and len(self._head) < (1 << 20):
-            self._head += received
+        if self._reader.events == 0:
+            self._head += received  # kept for a server that answers without streaming
+        elif self._head:
+            self._head.clear()
         for event in self._reader.feed(received):
             self._take(event)
 

@@ -128,6 +128,11 @@ def test_17_plain_json_although_a_stream_was_asked() -> None:
     assert len(only(answer).path) == 5
 
 
+def test_17_a_large_plain_answer_although_a_stream_was_asked() -> None:
+    large = json.dumps(native([1], [entry(1, "a", -1.0)], prompt="x" * 3_000_000)).encode()
+    assert list(only(stream(large, 65_536, top_k=0)).path.token_ids) == [1]
+
+
 def test_31_tokens_and_chunks_are_not_one_to_one() -> None:
     two = {
         "choices": [

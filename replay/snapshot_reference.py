@@ -7,6 +7,7 @@ reference arm again, whose fingerprints must then equal the recorded ones.
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,7 @@ class SpillingShelf:
             return
         if self._files is None:
             self._folder = tempfile.TemporaryDirectory(prefix="cachetrace-states-")
-            self._files = FileShelf(Path(self._folder.name))
+            self._files = FileShelf(Path(self._folder.name), key=secrets.token_bytes(32))
         self._files.put(index, state)
         self._in_files.add(index)
 

@@ -60,7 +60,7 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
             raise ValueError("repeats and passes are at least 1")
         if self.passes > 1 and self.repeats > 1:
             raise ValueError("passes replace repeats: give one of them")
-        if self.way in (Way.RECORDED, Way.BODY):
+        if self.way is Way.RECORDED:
             raise ValueError(f"a replay cannot have the way {self.way}")
 
 

@@ -253,7 +253,7 @@ class _Run:
     def _serve(self, planned: PlannedRequest) -> tuple[Served, Generation | None, CachetraceError | None]:
         """Bring the cache to the arm's state and let the engine serve one request."""
         engine, plan = self._engine, self._plan
-        sampling = plan.sampling
+        sampling = planned.sampling or plan.sampling
         if planned.max_new_tokens is not None:
             sampling = replace(sampling, max_new_tokens=planned.max_new_tokens)
         call = GenerateCall(
@@ -263,6 +263,7 @@ class _Run:
             use_cache=plan.state is not CacheState.COLD,
             forced_ids=planned.forced_ids if plan.way is Way.FORCED else None,
             keep_rows=plan.keep_rows,
+            body=planned.body if plan.way is Way.BODY else None,
             on_prompt_progress=self._progress.prompt_progress,
         )
         self._progress.request_started(self.index, len(planned.prompt_ids))

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tracer.episode import Message, Outcome, ToolCall, ToolResult
+from tracer.episode import Message, Outcome, Sampling, ToolCall, ToolResult
+from tracer.http_body import HttpBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class PlannedRequest:
     recorded_output_ids: tuple[int, ...] | None = None
     """Priming ``lockstep``: what the cache shall hold after this request's prompt."""
     retokenized_at: int | None = None
+    body: HttpBody | None = None
+    """Way ``body``: what is sent; the prompt's ids then only say what it comes to."""
+    sampling: Sampling | None = None
+    """None = the arm's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tracer.columns import Alternatives, PathColumns
+    from tracer.http_body import HttpBody
 
 PromptProgress = Callable[[int, int], None]
 """Called with (prompt tokens done, prompt tokens to compute)."""
@@ -47,6 +48,8 @@ class GenerateCall:
     forced_ids: tuple[int, ...] | None = None
     """Decode exactly these tokens one at a time instead of choosing (way ``forced``)."""
     keep_rows: bool = False
+    body: HttpBody | None = None
+    """Send this instead of the ids, with our additions and only its cache fields changed (way ``body``)."""
     on_prompt_progress: PromptProgress | None = None
 
 

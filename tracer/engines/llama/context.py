@@ -68,8 +68,7 @@ class LlamaContext:
         self._held: list[int] = []
         self._tokens = (ctypes.c_int32 * self.batch_tokens)()
         self._single = low.llama_batch_get_one(self._tokens, 1)
-        self._row_at = 0
-        self._row: NDArray[np.float32] = np.empty(0, np.float32)
+        self._rows: dict[int, NDArray[np.float32]] = {}
 
     def close(self) -> None:
         """Free keys and values."""
@@ -107,11 +106,11 @@ class LlamaContext:
         address = ctypes.addressof(pointer.contents) if pointer else 0
         if not address:
             raise EngineError("llama.cpp gave no logits for the last token; restart the command.")
-        if address != self._row_at:
+        row = self._rows.get(address)
+        if row is None:  # making a view costs more than all else here, and buffers seldom move
             view = (ctypes.c_float * self._vocabulary).from_address(address)
-            self._row = np.ctypeslib.as_array(view)
-            self._row_at = address
-        return self._row
+            row = self._rows[address] = np.ctypeslib.as_array(view)
+        return row
 
     def _run(self, batch: Any) -> None:
         code = self._low.llama_decode(self.pointer, batch)

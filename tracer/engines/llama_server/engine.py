@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracer.engines.base import GenerateCall, Generation, SavedState
+from tracer.engines.http.additions import Upstream
 from tracer.engines.http.answer import Asked, ParsedAnswer, StreamedAnswer, parse_body
+from tracer.engines.http.recorded_body import body_to_send, serve_body
 from tracer.engines.http.refusals import refusal, refusal_of
 from tracer.engines.llama_server.backend import Backend
 from tracer.engines.llama_server.generation import generation_of
@@ -18,6 +20,7 @@ from tracer.engines.llama_server.traffic import TrafficWatch
 from tracer.engines.llama_server.vocabulary import ServerVocabulary
 from tracer.episode import CacheState, Capabilities, EngineInfo, Identity, Message, Timing
 from tracer.errors import EngineDied, EngineError, EngineMissing, StateRefused
+from tracer.http_body import HttpBody
 
 MOST_ALTERNATIVES = 255
 PROGRESS_FROM_TOKENS = 512
@@ -245,6 +248,8 @@ class LlamaServerEngine:
         while_doing = f"while serving a request of {len(call.prompt_ids)} prompt tokens"
         endpoint = self._backend.endpoint
         try:
+            if call.body is not None:
+                return self._ask_with_body(call, call.body, asked, while_doing)
             if not streamed:
                 reply = endpoint.post("/completion", body)
                 if not reply.ok:
@@ -262,6 +267,22 @@ class LlamaServerEngine:
         if broken is not None:
             broken = str(self._backend.death(while_doing, EngineError(broken)))
         return answer.finish(broken)
+
+    def _ask_with_body(
+        self, call: GenerateCall, body: HttpBody, asked: Asked, while_doing: str
+    ) -> ParsedAnswer:
+        cache_fields: dict[str, Any] = {"cache_prompt": call.use_cache and self._prefix_cache}
+        if self._slot is not None:
+            cache_fields["id_slot"] = self._slot
+        fields = body_to_send(body, Upstream.LLAMA_SERVER, call.top_k, cache_fields)
+
+        def death(broken: str) -> str:
+            return str(self._backend.death(while_doing, EngineError(broken)))
+
+        return serve_body(self._backend.endpoint, body, fields, asked, death)
+
+    def body_prompt_ids(self, body: HttpBody) -> tuple[int, ...] | None:
+        return self._vocabulary.body_prompt_ids(self._backend.endpoint, body)
 
     def _body(self, call: GenerateCall) -> dict[str, Any]:
         sampling = call.sampling

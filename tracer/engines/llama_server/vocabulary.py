@@ -10,6 +10,7 @@ from tracer.engines.http.pieces import SEPARATOR, PieceBook
 from tracer.engines.http.refusals import refusal_of
 from tracer.episode import Message
 from tracer.errors import EngineError
+from tracer.http_body import HttpBody
 
 
 class ServerVocabulary:
@@ -69,6 +70,25 @@ class ServerVocabulary:
         if self._prefix is None:
             self._prefix = self._added_prefix(endpoint)
         return prompt if prompt.startswith(self._prefix) else self._prefix + prompt
+
+    def body_prompt_ids(self, endpoint: Endpoint, body: HttpBody) -> tuple[int, ...] | None:
+        """Ids of a recorded body's prompt, by the server's own template and tokenizer."""
+        fields = body.fields()
+        if "messages" in fields:
+            text = _ask(endpoint, "/apply-template", fields).get("prompt")
+            if not isinstance(text, str):
+                return None
+            prefix = self._added_prefix(endpoint) if self._prefix is None else self._prefix
+            self._prefix = prefix
+            return tuple(self.tokenize(endpoint, text if text.startswith(prefix) else prefix + text))
+        prompt = fields.get("prompt")
+        if isinstance(prompt, str):
+            asked = {"content": prompt, "add_special": True, "parse_special": True}
+            tokens = _ask(endpoint, "/tokenize", asked).get("tokens")
+            return tuple(int(token) for token in tokens) if isinstance(tokens, list) else None
+        if isinstance(prompt, list) and all(isinstance(token, int) for token in prompt):
+            return tuple(prompt)
+        return None
 
     def _added_prefix(self, endpoint: Endpoint) -> str:
         """Text of what the server adds before a text prompt (the begin token), often nothing."""

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracer.engines.base import GenerateCall, Generation, SavedState
+from tracer.engines.http.additions import Upstream
 from tracer.engines.http.answer import Asked, ParsedAnswer, parse_body
 from tracer.engines.http.block_cache import BlockCache
+from tracer.engines.http.recorded_body import body_to_send, serve_body
 from tracer.engines.http.refusals import HttpRefusal, error_object, refusal, refusal_of
 from tracer.engines.vllm.backend import VllmBackend
 from tracer.engines.vllm.cache_counters import Counters, counted_since, read_counters
@@ -18,6 +20,7 @@ from tracer.engines.vllm.capabilities import capabilities_of
 from tracer.engines.vllm.vocabulary import VllmVocabulary
 from tracer.episode import Capabilities, EngineInfo, ExposureSource, Message, Scale, StopReason, Timing
 from tracer.errors import EngineDied, EngineError, EngineMissing, StateRefused
+from tracer.http_body import HttpBody
 
 _RESET_TRIES = 50
 _RESET_PAUSE_S = 0.1
@@ -180,14 +183,22 @@ class VllmEngine:
 
     def _ask(self, call: GenerateCall) -> tuple[ParsedAnswer, float]:
         while_doing = f"while serving a request of {len(call.prompt_ids)} prompt tokens"
+        asked = Asked(top_k=call.top_k, greedy=call.sampling.greedy, piece=self._vocabulary.book.known)
+        clock = time.monotonic()
         try:
+            if call.body is not None:
+                fields = body_to_send(call.body, Upstream.VLLM, call.top_k, self._cache_fields(call))
+                return serve_body(self._backend.endpoint, call.body, fields, asked), time.monotonic() - clock
             reply = self._backend.endpoint.post("/v1/completions", self._body(call))
         except (EngineDied, EngineMissing) as problem:
             raise self._backend.death(while_doing, problem) from problem
         if not reply.ok:
             raise refusal_of(reply.status, reply.body)
-        asked = Asked(top_k=call.top_k, greedy=call.sampling.greedy, piece=self._vocabulary.book.known)
         return parse_body(reply.body, asked), reply.wall_s
+
+    def body_prompt_ids(self, body: HttpBody) -> tuple[int, ...] | None:  # noqa: ARG002  # see below
+        """None: vLLM names a prompt's ids in its answer, and a recording keeps them from there."""
+        return None
 
     def _body(self, call: GenerateCall) -> dict[str, Any]:
         sampling = call.sampling
@@ -202,11 +213,12 @@ class VllmEngine:
         }
         optional = {"seed": sampling.seed, "top_k": sampling.top_k, "top_p": sampling.top_p}
         body |= {name: value for name, value in optional.items() if value is not None}
+        return body | self._cache_fields(call) | sampling.extra
+
+    def _cache_fields(self, call: GenerateCall) -> dict[str, Any]:
         if not call.use_cache and self._backend.facts.prefix_cache is not False:
-            body["cache_salt"] = uuid.uuid4().hex
-        elif self._salt is not None:
-            body["cache_salt"] = self._salt
-        return body | sampling.extra
+            return {"cache_salt": uuid.uuid4().hex}
+        return {} if self._salt is None else {"cache_salt": self._salt}
 
     def _counters(self) -> Counters | None:
         """The counters before a request; read only where answers were seen not to count."""

@@ -19,6 +19,11 @@ NODES = 100
 STEPS = 100
 FLAT = 1e-9
 """A gradient below this is flat: at sigma = 0 the log of sigma would run away for ever."""
+WIDEST = 5.0
+"""Cap of log sigma: beyond it every episode is certain, and nodes would lie where nothing changes."""
+STALLED = 1e-10
+"""Steps that lower the loss by less change no digit that is printed."""
+MOST_STALLED = 3
 FARTHEST = 20.0
 """A log odds ratio (or its error) beyond this is a likelihood that grows without end."""
 
@@ -89,6 +94,7 @@ def _minimum(loss: Loss, start: NDArray[np.float64]) -> tuple[NDArray[np.float64
     """
     at = start
     value, gradient = loss(at)
+    stalled = 0
     for _ in range(STEPS):
         if float(np.max(np.abs(gradient))) < FLAT:
             break
@@ -101,8 +107,12 @@ def _minimum(loss: Loss, start: NDArray[np.float64]) -> tuple[NDArray[np.float64
             length /= 2
         else:
             break
+        fell = value - tried_value
         at = at - length * step
         value, gradient = tried_value, tried_gradient
+        stalled = stalled + 1 if fell < STALLED else 0
+        if stalled == MOST_STALLED:
+            break
         if float(np.max(np.abs(length * step))) < 1e-10:
             break
     return at, value
@@ -143,7 +153,8 @@ class _Grid:
 
     def loss(self, values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Negative log-likelihood and its gradient."""
-        sigma = math.exp(min(float(values[2]), 5.0))
+        log_sigma = min(float(values[2]), WIDEST)
+        sigma = math.exp(log_sigma)
         eta = values[0] + values[1] * self.scores[:, None] + sigma * self.nodes[None, :]
         per_node = self.hits @ -np.logaddexp(0, -eta) + (1 - self.hits) @ -np.logaddexp(0, eta)
         per_node += self.log_weights
@@ -159,7 +170,8 @@ class _Grid:
             [
                 self.counts @ (posterior * surplus).sum(axis=1),
                 self.counts @ (posterior * scored).sum(axis=1),
-                self.counts @ (posterior * surplus * self.nodes).sum(axis=1) * sigma,
+                # At the cap the loss no longer depends on sigma.
+                self.counts @ (posterior * surplus * self.nodes).sum(axis=1) * sigma * (log_sigma < WIDEST),
             ]
         )
         return -float(self.counts @ log_mean), -gradient

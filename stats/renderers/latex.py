@@ -77,7 +77,13 @@ def _text(text: str) -> str:
     return "".join(_known(character) for character in latex(text))
 
 
+_OWN_SIGNS = {"“": "``", "”": "''", "→": r"\ensuremath{\rightarrow}"}
+"""Signs that the report's own sentences use and T1 does not hold."""
+
+
 def _known(character: str) -> str:
     if ord(character) < 0x80 or character in "äöüÄÖÜßéèàçñ·":
         return character
+    if character in _OWN_SIGNS:
+        return _OWN_SIGNS[character]
     return rf"\texttt{{U+{ord(character):04X}}}"

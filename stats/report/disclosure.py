@@ -121,7 +121,7 @@ def _exposure(records: Sequence[ArmRecord]) -> str | None:
 
 
 def _order(group: Sequence[EpisodeRecord]) -> str:
-    kept = _joined(carry_word(episode.carry) for episode in group)
+    kept = _joined(carry_word(record.arm.place.carry) for episode in group for record in episode.arms)
     ordered = sorted(group, key=lambda e: (e.arms[0].arm.place.position if e.arms else 0, e.started_at))
     ids = list(dict.fromkeys(episode.episode.episode_id for episode in ordered))
     listed = ", ".join(ids[:MOST_VALUES]) + (f", … ({len(ids)} episodes)" if len(ids) > MOST_VALUES else "")

@@ -97,6 +97,36 @@ def test_lockstep_own_and_prompt_only_give_their_own_exposures_and_verdicts(quan
     assert drift["warm"] != drift["warm/prompt-only"]
 
 
+def test_three_primings_of_one_cold_recording_differ(tmp_path, llama_engine):
+    """Where the warm arm's own answer flips, `own` finds less of it in the next prompt than lockstep does."""
+    path = tmp_path / "cold.msgpack"
+    settings = Sampling(max_new_tokens=48)
+    record(path, llama_engine, talk(), state=CacheState.COLD, sampling=settings)
+    cold = Recording(path, llama_engine)
+    cold.replay("warm", repeats=1, primings=(Priming.OWN, Priming.LOCKSTEP, Priming.PROMPT_ONLY))
+    exposures = {name: cold.exposures(f"warm{name}") for name in ("", "/lockstep", "/prompt-only")}
+    with TraceReader.open(path) as trace:
+        requests, own = trace.requests(0), trace.requests(1)
+        assert [a.priming for a in trace.arms[1:]] == [
+            Priming.OWN,
+            Priming.LOCKSTEP,
+            Priming.PROMPT_ONLY,
+        ]
+    held = [r.prompt_tokens + r.output_tokens - 1 for r in requests]
+    assert exposures["/lockstep"] == [0, *held[:-1]]
+    assert exposures["/prompt-only"] == [0, *(r.prompt_tokens for r in requests[:-1])]
+    flips = {v.request: v.flip.position for v in cold.verdicts("warm") if v.flip is not None}
+    assert any(i + 1 < len(requests) for i in flips), "no flip that a later request could notice"
+    expected = [0]
+    for i, request in enumerate(own[:-1]):
+        held = request.output_tokens - 1  # the last token is chosen, never decoded
+        expected.append(request.prompt_tokens + min(flips.get(i, held), held))
+    assert exposures[""] == expected
+    assert len({tuple(one) for one in exposures.values()}) == 3
+    drift = {name: [v.max_drift for v in cold.verdicts(f"warm{name}")] for name in exposures}
+    assert drift[""] != drift["/lockstep"] != drift["/prompt-only"]
+
+
 def median_drift(recording):
     """Median over all agreeing positions of requests that had cached tokens in the warm arm."""
     with TraceReader.open(recording.path) as trace:

@@ -11,12 +11,48 @@ from tracer.clean_text import NOT_OBSERVED, number
 
 def bisect_report(result: BisectResult, command: str | None) -> Report:
     """Sentences first, then the costs, every configuration, and what was left out."""
-    tables = [cost_table(result), configurations_table(result), not_tried_table(result)]
+    tables = [result_table(result), cost_table(result), configurations_table(result), not_tried_table(result)]
     return Report(
         title=f"cachetrace bisect: {result.episode_id}",
         command=command,
         summary=tuple(_summary(result)),
         tables=tuple(table for table in tables if table is not None),
+    )
+
+
+def result_table(result: BisectResult) -> Table:
+    """The conclusion in one row, for scripts; its sentences stand in the summary."""
+    trial = result.chosen
+    verified = result.default.repeats_itself if trial is None else trial.verified
+    if result.found is Found.NONE:
+        verified = None
+    shown = trial or result.default
+    return Table(
+        name="result",
+        title="Result",
+        columns=(
+            Column(key="found", title="result"),
+            Column(key="setting", title="setting"),
+            Column(key="options", title="options"),
+            Column(key="verified", title="verified", kind="flag"),
+            Column(key="prompt_lengths", title="prompt lengths", kind="count"),
+            Column(key="requests", title="n", kind="count", unit="requests"),
+            Column(key="singles", title="singles tried", kind="count"),
+            Column(key="pairs", title="pairs tried", kind="count"),
+        ),
+        rows=(
+            (
+                str(result.found),
+                None if trial is None else trial.configuration.label,
+                result.told or None,
+                verified,
+                len(shown.exposed_lengths),
+                len(result.requests),
+                result.singles,
+                result.pairs,
+            ),
+        ),
+        basis="Verified: a second, fresh run gave the same; prompt lengths: of requests with reuse.",
     )
 
 

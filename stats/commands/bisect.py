@@ -7,12 +7,14 @@ is ``replay.bisect``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracer.commands.engine_options import with_engine_options
-from tracer.engines.choice import EngineChoice
+
+if TYPE_CHECKING:
+    from tracer.engines.choice import EngineChoice
 
 HELP = """Find the setting to blame for cold-against-warm divergence on one episode.
 

@@ -32,6 +32,7 @@ from stats.tables.mechanism import (
 )
 from stats.tables.order import along_run_table, between_orders_table
 from stats.tables.outcomes import outcomes_table, paired_outcomes
+from stats.tables.pooled_items import pooled_items_table
 from stats.tables.rates import (
     declared_table,
     excluded_arms_table,
@@ -72,6 +73,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         layers_table(series, controls, names) if several else None,
         isolation_table(episodes, series, controls, names),
         single_turn_table(series, names),
+        pooled_items_table(series),
         gradient_table(families),
         trend_table(families),
         along_run_table(series, controls, names),

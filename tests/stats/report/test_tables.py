@@ -1,5 +1,6 @@
 """Tables over several configurations, runs and passes, on traces or series whose content is known."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,16 @@ from stats.report.configuration import (
     nominal_bits,
 )
 from stats.report.controls import ControlKey, ControlPair, ControlSeries
-from stats.report.series import Control
+from stats.report.records import AnswerFacts
+from stats.report.series import Control, Series, SeriesKey
 from stats.report.sources import trace_files
 from stats.tables.order import along_run_table
 from stats.tables.outcomes import PairedOutcomes, verdict_sentence
+from stats.tables.pooled_items import pooled_items_table
 from stats.tables.table import Table
 from tests.stats.test_known_answers import PRODUCTION_ORDERS
 from tests.synthetic import ArmSpec, write_trace
-from tracer.episode import CacheState, Carry, EngineInfo, WorkloadSpec
+from tracer.episode import CacheState, Carry, EngineInfo, Way, WorkloadSpec
 
 COLD = (ArmSpec(), ArmSpec(repeat=1))
 
@@ -276,3 +279,52 @@ def test_the_mechanism_is_read_from_traces(tmp_path: Path) -> None:
     assert margins["F16"]["positions"] == 6 * 3 * 32
     without = built(tmp_path)
     assert not {"mechanism", "decomposition"} & {t.name for t in without.report.tables}
+
+
+def test_the_released_items_through_the_pooled_table(tmp_path: Path, paper_data: Path) -> None:
+    """Known answers 15, 18, 20 to 24 as `report` prints them: every released item as a pair of arms."""
+    write_trace(tmp_path / "a.msgpack", arms=[*COLD, *warm()])
+    pair = build_report(collect(trace_files([tmp_path]), CollectOptions())).series[0].pairs[0]
+    with (paper_data / "bridge_items.csv").open(newline="") as lines:
+        released = list(csv.DictReader(lines))
+    series = []
+    for bridge in dict.fromkeys(row["config"] for row in released):
+        pairs = tuple(
+            replace(
+                pair,
+                episode_id=f"gsm8k_{int(row['item_idx']):04d}",
+                answers=(released_answer(row, "cold"), released_answer(row, "warm")),
+            )
+            for row in released
+            if row["config"] == bridge
+        )
+        key = SeriesKey(
+            configuration=("llama-server", None, bridge, "Q4_K_M"),
+            workload="gsm8k",
+            baseline="cold",
+            arm="warm/self",
+            way=Way.FIXED,
+            carry=Carry.CARRIED_OVER,
+            control=Control.REPEATS,
+            baseline_state=CacheState.COLD,
+            arm_state=CacheState.WARM,
+        )
+        series.append(Series(key=key, pairs=pairs))
+    table = pooled_items_table(series)
+    assert table is not None
+    as_wrong, answered = as_rows(table)
+    assert (as_wrong["items"], as_wrong["problems"]) == (1300, 500)
+    assert (as_wrong["warm_only"], as_wrong["cold_only"]) == (13, 7)
+    assert as_wrong["mcnemar_p"] == 0.26317596435546875
+    assert as_wrong["interval"].low == pytest.approx(-0.0015384615, abs=5e-11)  # type: ignore[attr-defined]
+    assert as_wrong["standard_error"] == pytest.approx(0.003394417431326629, abs=1e-16)
+    assert as_wrong["power_one_point"] == pytest.approx(0.81256, abs=5e-6)
+    # Three of the twenty flips are one-sided failures to find an answer.
+    assert (answered["warm_only"], answered["cold_only"]) == (12, 5)
+    assert answered["mcnemar_p"] == pytest.approx(0.143, abs=5e-4)
+
+
+def released_answer(row: dict[str, str], side: str) -> AnswerFacts:
+    value = row[f"{side}_answer"]
+    kind = "no answer" if not value else "correct" if row[f"{side}_correct"] == "true" else "wrong"
+    return AnswerFacts(answer_class=kind, value=value or None, found="####", text_digest=value)

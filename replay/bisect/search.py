@@ -33,6 +33,7 @@ from tracer.tracefile import TraceReader
 
 MOST_PAIRS = 6
 _DEFAULT = Configuration()
+_DEFAULT_REPEATS = 2
 _PRIMINGS = (Priming.OWN, Priming.SELF, Priming.PROMPT_ONLY)
 
 
@@ -161,12 +162,12 @@ class _Search:
 
     def run(self) -> BisectResult:
         """Default, singles, pairs."""
+        started = time.monotonic()
         default = self._default()
         if default.agreement is Agreement.AGREES:
             return self._result(default, Found.NO_DIVERGENCE, None)
-        started, chosen = time.monotonic(), None
         for place, one in enumerate(self._singles):
-            self._announce("candidate", place, len(self._singles), one, started)
+            self._announce("candidate", place, len(self._singles), one, started, before=_DEFAULT_REPEATS)
             self._done.append(self._try(one))
         chosen = self._verified(self._done, default)
         if chosen is None:
@@ -176,7 +177,7 @@ class _Search:
     def _default(self) -> Trial:
         """The default configuration, twice; raises when no setting could be blamed for what it shows."""
         self._say("default configuration: cold and warm, each twice from a fresh start")
-        trial = read_trial(self._trials.run(_DEFAULT, repeats=2), _DEFAULT)
+        trial = read_trial(self._trials.run(_DEFAULT, _DEFAULT_REPEATS), _DEFAULT)
         self._raise_if_failed(trial)
         if trial.agreement is Agreement.NOT_VERIFIED:
             raise NothingToCompute(
@@ -254,8 +255,11 @@ class _Search:
         if trial.agreement is Agreement.FAILED:
             raise EngineError(f"the default configuration could not be served: {trial.reason}")
 
-    def _announce(self, kind: str, place: int, of: int, one: Configuration, started: float) -> None:
-        left = time_left(place, of, time.monotonic() - started)
+    def _announce(
+        self, kind: str, place: int, of: int, one: Configuration, started: float, before: int = 0
+    ) -> None:
+        """``before``: how many runs of cold and warm had been made since ``started`` besides these."""
+        left = time_left(place + before, of + before, time.monotonic() - started)
         self._say(f"{kind} {place + 1} of {of}: {one.label}{left}")
 
     def _say(self, sentence: str) -> None:

@@ -1,0 +1,45 @@
+"""Which requests are asked."""
+
+import pytest
+
+from replay.bisect.requests import asked_for
+from tests.replay.bisect.conftest import Openings
+from tests.replay.conftest import chat, record
+from tracer.engines.fake import FakeEngine
+from tracer.episode import Priming
+from tracer.errors import UsageError
+
+MANY = tuple(f"Tell me more about rain, part {i}." for i in range(15))
+
+
+def test_of_a_long_episode_the_shortest_differing_requests_are_asked(tmp_path, bisected):
+    trace = tmp_path / "long.msgpack"
+    record(trace, FakeEngine(), chat(MANY))
+    result = bisected(Openings(exact=lambda c: c.threads == 1), "threads=1", trace=trace)
+    asked = result.requests
+    assert asked == tuple(range(len(asked)))  # each meets the cache that it met in the episode
+    assert 4 <= len(asked) <= 12
+    assert result.requests_recorded == 15
+    assert len(result.chosen.exposed_lengths) >= 3
+    differing = result.default.cross.drifted + result.default.cross.flipped
+    assert differing >= 3
+
+
+def test_a_named_request_comes_with_the_one_that_fills_its_cache(bisected):
+    result = bisected(Openings(exact=lambda c: c.threads == 1), "threads=1", requests="2")
+    assert result.requests == (1, 2)
+    assert result.chosen.exposed_lengths
+
+
+def test_with_self_priming_a_request_fills_its_own_cache(bisected):
+    result = bisected(
+        Openings(exact=lambda c: c.threads == 1), "threads=1", requests="2", priming=Priming.SELF
+    )
+    assert result.requests == (2,)
+    assert result.default.cached_tokens == result.default.prompt_tokens - 1
+
+
+@pytest.mark.parametrize("text", ["", "a", "1;2", "-1", "9"])
+def test_requests_that_cannot_be_asked_are_named(text):
+    with pytest.raises(UsageError, match="request"):
+        asked_for(text, (0, 1, 2), Priming.OWN)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""
-    from tui.commands import tui
+    from tui.commands import demo, doctor, tui
 
+    demo.register(app)
     tui.register(app)
+    doctor.register(app)

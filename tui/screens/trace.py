@@ -216,6 +216,11 @@ class TraceScreen(TraceActions):
         if not worker.is_cancelled:
             self.app.call_from_thread(self._take_rates, rates)
 
+    @property
+    def rates_known(self) -> bool:
+        """Whether the report's rates have come."""
+        return self._rates is not None
+
     def _take_rates(self, rates: Rates) -> None:
         self._rates = rates
         self._drawn.pop("arms", None)

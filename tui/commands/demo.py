@@ -1,0 +1,59 @@
+"""``cachetrace demo``: everything once, in two minutes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracer.commands.engine_options import with_engine_options
+from tracer.engines.choice import EngineChoice
+
+HELP = """Record a short episode with the small model, replay it under every cache state, print the report.
+
+On a terminal the screen opens at the first flip. Run it again to look at the same trace.
+
+Examples:
+
+  cachetrace demo
+
+  cachetrace demo --recorded         # a trace that is shipped: no engine, no model, no waiting
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``demo``."""
+    app.command("demo", help=HELP)(demo)
+
+
+@with_engine_options
+def demo(
+    *,
+    choice: EngineChoice,
+    recorded: Annotated[bool, typer.Option("--recorded", help="Open a trace that is shipped.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Trace file to write.")
+    ] = None,
+    turns: Annotated[int, typer.Option(min=1, help="User turns of the office task.")] = 2,
+    screen: Annotated[bool, typer.Option("--screen/--no-screen", help="Open the screen afterwards.")] = True,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+) -> None:
+    """Wire the options to ``tui.demo``; its help text is ``HELP``."""
+    if not recorded:
+        from tracer.engines.registry import preload
+
+        preload(choice)
+    from stats.commands.written import terminal_width, write_text
+    from tui.demo import DEFAULT_FILE, printed_report, record_and_replay, recorded_copy
+
+    path = recorded_copy() if recorded else output or DEFAULT_FILE
+    if not recorded:
+        record_and_replay(path, choice, turns=turns, quiet=quiet)
+    write_text(printed_report(path, terminal_width()), None)
+    sys.stderr.write(f"The trace is {path}; look at it again with: cachetrace tui {path}\n")
+    if screen and sys.stdin.isatty() and sys.stdout.isatty():
+        from tui.app import TraceApp
+
+        TraceApp(path, choice=choice).run()

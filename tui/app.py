@@ -20,7 +20,7 @@ from tui.bindings import bindings_of
 from tui.live import Live
 from tui.screens.advice import AdviceScreen
 from tui.screens.trace import TraceScreen
-from tui.take_away import copied_text, picture_name, write_flip_report
+from tui.take_away import copied_text, picture_name, picture_of, write_flip_report
 from tui.trace_model import TraceModel
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class TraceApp(App[None]):
         model, cursor = (screen.model, screen.cursor) if screen is not None else (None, None)
         target = picture_name(model, cursor, self.out)
         try:
-            target.write_text(self.export_screenshot(), encoding="utf-8")
+            target.write_text(picture_of(self), encoding="utf-8")
         except OSError as error:
             self.say(f"The picture could not be written to {self.out}: {error.strerror}.")
         else:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracer.clean_text import clean
 from tracer.errors import NothingToCompute
 from tui.trace_model import TraceModel
 from tui.view_model import Cursor
 from tui.views.top_k import top_k_view
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+_REMOTE_FONT = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 
 
 def copied_text(model: TraceModel, cursor: Cursor) -> str:
@@ -28,6 +34,11 @@ def picture_name(model: TraceModel | None, cursor: Cursor | None, folder: Path) 
     if model is None or cursor is None:
         return free_name(folder, "cachetrace", ".svg")
     return free_name(folder, f"cachetrace-{_plain(model)}-r{cursor.request}-t{cursor.position}", ".svg")
+
+
+def picture_of(app: App[object], title: str | None = None) -> str:
+    """The screen as SVG that fetches nothing: Textual's own names a font on a server."""
+    return _REMOTE_FONT.sub("", app.export_screenshot(title=title))
 
 
 def free_name(folder: Path, stem: str, suffix: str) -> Path:

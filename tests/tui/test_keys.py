@@ -266,7 +266,9 @@ async def test_taking_away(flipped, tmp_path) -> None:
         assert "request 2" in report
         assert "cachetrace replay" in report
         await press(pilot, "s")
-        assert next(tmp_path.glob("*.svg")).read_text(encoding="utf-8").startswith("<svg")
+        picture = next(tmp_path.glob("*.svg")).read_text(encoding="utf-8")
+        assert picture.startswith("<svg")
+        assert "url(http" not in picture, "a picture fetches nothing when it is opened"
         await press(pilot, "right", "y")
         assert app.clipboard.startswith("request 2 token 6:")
 

@@ -13,7 +13,7 @@ from tracer.workloads.bfcl.setup import PACKAGE, VERSION, WHEEL_SHA256
 from tracer.workloads.bfcl.worker_process import WorkerLost, WorkerProcess
 from tracer.workloads.source import ChatHistory
 
-END_OF_TURN = "I have done everything that you asked for in this turn."
+END_OF_TURN = "Done"
 """What the transcript says when a turn is over; the official decoder finds no call in it."""
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from replay.bisect.settings import Configuration, NotTried
+from replay.bisect.candidates import Configuration, NotTried
 from replay.verdicts import Evidence
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from replay.bisect.candidates import Configuration, NotTried, candidates, pairs
 from replay.bisect.outcome import Agreement, BisectResult, Found, Trial
 from replay.bisect.requests import DIFFERENT, FEW, LOOKED_AT, askable, asked_for, shortest_differing
-from replay.bisect.settings import SETTINGS, Configuration, NotTried, candidates, pairs
+from replay.bisect.settings import SETTINGS
 from replay.bisect.trial_reading import read_trial
 from replay.bisect.trial_run import Trials, complete_arm
 from replay.divergence import compare_arms
@@ -49,6 +50,8 @@ class BisectOptions:
     """How the warm cache is filled; None = ``self`` where that was recorded, else ``own``."""
     source: str | None = None
     anyway: bool = False
+    isolated: bool = False
+    """Serve each configuration in a process of its own."""
     command: str | None = None
 
 
@@ -74,6 +77,7 @@ def bisect_trace(
         if not there:
             raise NothingToCompute("the first recorded request failed, so there is nothing to ask again.")
         trials = Trials(
+            path=trace_path,
             trace=trace,
             source=source,
             choice=choice,
@@ -85,6 +89,7 @@ def bisect_trace(
             run_id=new_run_id(),
             command=options.command,
             anyway=options.anyway,
+            isolated=options.isolated,
         )
         search = _Search(trials, singles, not_tried, options)
         search.say_candidates()

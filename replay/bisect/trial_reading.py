@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from replay.bisect.candidates import Configuration
 from replay.bisect.outcome import Agreement, Counts, Speed, Trial
-from replay.bisect.settings import Configuration
 from replay.bisect.trial_run import complete_arm, failure_of
 from replay.divergence import assess_arm, compare_across, compare_arms
 from replay.verdicts import ArmStatus, Comparison, Evidence, Verdict

@@ -15,15 +15,17 @@ import msgspec
 import xxhash
 from msgspec.structs import replace
 
+from replay.bisect.candidates import Configuration
 from replay.bisect.requests import SelectedRequests
-from replay.bisect.settings import Configuration
+from replay.bisect.trial_process import TrialOrder, run_in_child
 from replay.recorded_source import RecordedSource
 from tracer.arm_loop import ArmPlan, execute_arm
 from tracer.engines.base import Engine
 from tracer.engines.choice import EngineChoice
+from tracer.engines.registry import open_engine
 from tracer.episode import Arm, CacheState, Priming, Request, RunPlace, Way
 from tracer.errors import UsageError
-from tracer.progress import ArmProgress
+from tracer.progress import ArmProgress, Silent, progress_for
 from tracer.resume import CommittedArm
 from tracer.tracefile import TraceReader, TraceWriter
 
@@ -35,7 +37,9 @@ _KEY = "bisect"
 class Trials:
     """What all configurations of one bisect have in common."""
 
+    path: Path
     trace: TraceReader
+    """``path``, opened."""
     source: Arm
     choice: EngineChoice
     """The default configuration."""
@@ -49,6 +53,8 @@ class Trials:
     anyway: bool = False
     prefix: str = ""
     """Of file names: the look over a whole episode has files of its own."""
+    isolated: bool = False
+    """Serve each configuration in a process of its own (engines whose native code may abort)."""
 
     def path_of(self, configuration: Configuration) -> Path:
         """The trace file of a configuration."""
@@ -65,6 +71,9 @@ class Trials:
         if path.exists() and not self._missing(path, repeats):
             self.progress.note(f"{configuration.label}: {path.name} is complete already")
             return path
+        if self.isolated:
+            run_in_child(self._order(configuration, repeats))
+            return path
         engine = self.open_engine(configuration.applied(self.choice))
         try:
             self._check_model(engine)
@@ -72,6 +81,23 @@ class Trials:
         finally:
             engine.close()
         return path
+
+    def _order(self, configuration: Configuration, repeats: int) -> TrialOrder:
+        return TrialOrder(
+            trace=str(self.path),
+            source=self.source.index,
+            choice=self.choice,
+            requests=self.requests,
+            folder=str(self.folder),
+            priming=self.priming,
+            run_id=self.run_id,
+            command=self.command,
+            anyway=self.anyway,
+            prefix=self.prefix,
+            configuration=configuration,
+            repeats=repeats,
+            quiet=isinstance(self.progress, Silent),
+        )
 
     def _serve(self, engine: Engine, configuration: Configuration, path: Path, repeats: int) -> None:
         if not path.exists():
@@ -150,6 +176,28 @@ class Trials:
                 "this is not the model that was recorded, so the recorded prompts do not belong to it; "
                 "give the same model file, or --anyway."
             )
+
+
+def run_order(order: TrialOrder) -> None:
+    """The child's side of an isolated run. Raises like ``Trials.run``."""
+    path = Path(order.trace)
+    with TraceReader.open(path) as trace:
+        trials = Trials(
+            path=path,
+            trace=trace,
+            source=trace.arms[order.source],
+            choice=order.choice,
+            requests=order.requests,
+            folder=Path(order.folder),
+            priming=order.priming,
+            progress=progress_for(quiet=order.quiet),
+            open_engine=open_engine,
+            run_id=order.run_id,
+            command=order.command,
+            anyway=order.anyway,
+            prefix=order.prefix,
+        )
+        trials.run(order.configuration, order.repeats)
 
 
 def complete_arm(trace: TraceReader, state: CacheState, repeat: int) -> Arm | None:

@@ -71,13 +71,11 @@ def bisect(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
     """Wire the options to ``replay.bisect``; its help text is ``HELP``."""
-    from tracer.engines.registry import preload
-
-    preload(choice)
     import sys
     import tempfile
 
     from replay.bisect.search import BisectOptions, bisect_trace, priming_named
+    from replay.bisect.settings import IN_PROCESS
     from stats.bisect_table import bisect_report
     from stats.commands.written import command_line, terminal_width, write_text
     from tracer.progress import progress_for
@@ -89,6 +87,7 @@ def bisect(
         priming=priming_named(priming),
         source=source,
         anyway=anyway,
+        isolated=choice.engine in IN_PROCESS,
         command=command_line(sys.argv),
     )
     progress = progress_for(quiet=quiet)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from replay.bisect.settings import SETTINGS, Change, Configuration, candidates, pairs
+from replay.bisect.candidates import Change, Configuration, candidates, pairs
+from replay.bisect.settings import SETTINGS
 from tracer.engines.choice import EngineChoice
 from tracer.errors import UsageError
 

@@ -177,7 +177,7 @@ def gates_table(results: Sequence[GateResult]) -> Table:
         title="Gates",
         columns=(
             Column(key="gate", title="gate"),
-            Column(key="series", title="series"),
+            Column(key="series", title="series", common=True),
             Column(key="unit", title="unit"),
             Column(key="events", title="differ", kind="count"),
             Column(key="n", title="n", kind="count"),

@@ -11,6 +11,7 @@ from tracer.clean_text import NOT_OBSERVED, cells, clean, fit
 GAP = "  "
 NARROWEST = 6
 LONGEST_WORD = 20
+WORTH_SAYING_ONCE = 12
 DEFAULT_WIDTH = 120
 
 
@@ -33,15 +34,18 @@ def table_text(table: Table, width: int = DEFAULT_WIDTH) -> str:
         [clean(cell_text(c, column)) for c, column in zip(row, table.columns, strict=True)] for row in shown
     ]
     common, kept, below = _arranged(table, body)
+    prefixes = {i: shared for i in kept if (shared := _shared_prefix(table, body, i))}
+    body = [[cell[len(prefixes.get(i, "")) :] for i, cell in enumerate(row)] for row in body]
     head = [clean(heading(table.columns[i])) for i in kept]
     right = [is_numeric(table.columns[i]) for i in kept]
     rows = [[row[i] for i in kept] for row in body]
     foldable = [table.columns[i].kind == "text" for i in kept]
     widths = _column_widths(head, rows, foldable, width)
     lines = [clean(table.title)]
-    if common:
-        said = "; ".join(f"{table.columns[i].title}: {body[0][i]}" for i in common)
-        lines.append(_wrapped(f"All rows: {said}.", width))
+    said = [f"{table.columns[i].title}: {body[0][i]}" for i in common]
+    said += [f"{table.columns[i].title} begins with: {shared.strip()}" for i, shared in prefixes.items()]
+    if said:
+        lines.append(_wrapped(f"All rows: {'; '.join(said)}", width))
     fits = sum(widths) + len(GAP) * (len(widths) - 1) <= width
     if fits:
         lines += [*_row_lines(head, widths, right), GAP.join("─" * w for w in widths)]
@@ -73,6 +77,19 @@ def _arranged(table: Table, body: Sequence[Sequence[str]]) -> tuple[list[int], l
         else:
             kept.append(i)
     return common, kept, below
+
+
+def _shared_prefix(table: Table, body: Sequence[Sequence[str]], i: int) -> str:
+    """What all cells of a ``common`` column begin with, up to a whole part of a name; "" when little."""
+    if not table.columns[i].common or not body:
+        return ""
+    first, last = min(row[i] for row in body), max(row[i] for row in body)
+    # In sorted order the first and the last differ the most.
+    shared = first[
+        : next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    ]
+    cut = max((shared.rfind(mark) + len(mark) for mark in (" · ", ", ", ": ") if mark in shared), default=0)
+    return shared[:cut] if cut >= WORTH_SAYING_ONCE else ""
 
 
 def _column_widths(

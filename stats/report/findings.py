@@ -8,6 +8,7 @@ from replay.verdicts import Verdict
 from stats.report.configuration import Key
 from stats.report.records import Collection
 from stats.report.series import Series
+from stats.tables.basis import carry_word
 from stats.tables.rates import episode_rate_interval, pair_label
 from tracer.clean_text import percent
 
@@ -36,10 +37,11 @@ def _sentence(one: Series, names: Mapping[Key, str]) -> str:
     interval = f" [{percent(found.low)}, {percent(found.high)}]" if found else ""
     flipped = sum(r.verdict is Verdict.FLIPPED for p in pairs for r in p.comparison.requests)
     drifted = sum(r.verdict is Verdict.DRIFTED for p in pairs for r in p.comparison.requests)
+    who = f"{names[one.key.configuration]}, {pair_label(one)}, {carry_word(one.key.carry)}"
     return (
-        f"{names[one.key.configuration]}, {pair_label(one)}: {k} of {_plural(n, 'episode')} differ "
-        f"({percent(k / n)}{interval}); {_plural(flipped, 'request')} flipped and {drifted} drifted; against "
-        f"themselves {within} ({one.key.baseline}) and {within_arm} ({one.key.arm}) of {n} differ."
+        f"{who}: {k} of {_plural(n, 'episode')} differ ({percent(k / n)}{interval}); "
+        f"{_plural(flipped, 'request')} flipped and {drifted} drifted; against themselves "
+        f"{within} ({one.key.baseline}) and {within_arm} ({one.key.arm}) of {n} differ."
     )
 
 

@@ -11,13 +11,16 @@ from stats.report.configuration import Key
 from stats.report.controls import ControlSeries
 from stats.report.records import EpisodeRecord
 from stats.report.series import Control, Series
-from stats.tables.basis import basis
+from stats.tables.basis import basis, carry_word
 from stats.tables.table import Cell, Column, Table
 from tracer.clean_text import percent
 from tracer.episode import CacheState, Carry
 
 Differs = Mapping[str, bool]
 """Episode id → whether it differs."""
+
+ItemKey = tuple[Key, str, str, Carry]
+"""(configuration, workload, arm, what is kept between episodes)."""
 
 
 class Contrast(Struct, frozen=True, kw_only=True):
@@ -43,7 +46,7 @@ def isolation_table(
     contrasts = [
         *_second_layer(controls, names),
         *_order_of_passes(controls, names),
-        *_order_of_items(episodes, names),
+        *_order_of_items(episodes, controls, names),
         *_restored(series, names),
     ]
     if not contrasts:
@@ -149,34 +152,35 @@ def _order_of_passes(controls: Sequence[ControlSeries], names: Mapping[Key, str]
                 )
 
 
-def _order_of_items(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) -> Iterator[Contrast]:
-    """The same episode served in another order of episodes: answers against those of the first order.
+def _order_of_items(
+    episodes: Sequence[EpisodeRecord], controls: Sequence[ControlSeries], names: Mapping[Key, str]
+) -> Iterator[Contrast]:
+    """The same episode served in another order of episodes, beside the same arm again in its own order.
 
-    Condition a is the cold arm of the same two runs, which the order cannot reach.
+    Only where something is kept from one episode to the next, or overwritten: elsewhere the order of
+    episodes cannot act.
     """
-    runs: dict[tuple[Key, str, str], dict[str, list[tuple[float, str]]]] = {}
-    carried: dict[tuple[Key, str, str], Carry] = {}
+    runs: dict[ItemKey, dict[str, list[tuple[float, str]]]] = {}
     for episode in episodes:
         for record in episode.arms:
             arm = record.arm
-            first_of_its_kind = not arm.repeat and not arm.pass_index
-            if not record.may_count or not first_of_its_kind or record.facts.answers_digest is None:
+            counts = record.may_count and not arm.repeat and not arm.pass_index
+            if not counts or arm.place.carry is Carry.EMPTIED or record.facts.answers_digest is None:
                 continue
-            key = (record.configuration, episode.episode.workload.name, record.group_label)
+            key = (record.configuration, episode.episode.workload.name, record.group_label, arm.place.carry)
             answers = runs.setdefault(key, {}).setdefault(episode.episode.episode_id, [])
             answers.append((arm.started_at, record.facts.answers_digest))
-            carried.setdefault(key, arm.place.carry)
-    changed = {key: _changed(by_episode) for key, by_episode in runs.items()}
-    for key, differs in changed.items():
-        cold = changed.get((key[0], key[1], "cold"), {})
-        if key[2] != "cold" and differs:
-            yield from _contrast(
-                "order of items",
-                names[key[0]],
-                ("cold in another order", {e: cold[e] for e in differs if e in cold}),
-                (f"{key[2]} in another order", differs),
-                carried[key],
-            )
+    for (configuration, workload, label, carry), by_episode in runs.items():
+        for control in controls:
+            k = control.key
+            if (k.configuration, k.workload, k.arm, k.carry) == (configuration, workload, label, carry):
+                yield from _contrast(
+                    f"order of items, {carry_word(carry)}",
+                    names[configuration],
+                    (f"{label} again in the same order", _differs(control)),
+                    (f"{label} in another order", _changed(by_episode)),
+                    carry,
+                )
 
 
 def _changed(by_episode: Mapping[str, list[tuple[float, str]]]) -> dict[str, bool]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from stats.report.configuration import Key
 from stats.report.controls import ControlSeries
 from stats.report.series import Series
-from stats.tables.basis import basis
+from stats.tables.basis import basis, carry_word
 from stats.tables.rates import episode_rate_interval
 from stats.tables.table import Cell, Column, Table
 from tracer.episode import CacheState
@@ -38,7 +38,8 @@ def layers_table(
                     names[key],
                     control.key.workload,
                     f"{_MEANS[control.key.state]} ({control.key.arm})",
-                    str(control.key.control),
+                    _by(control),
+                    carry_word(control.key.carry),
                     *_rate(differs),
                     episode_rate_interval(differs, control.key.carry),
                 )
@@ -51,6 +52,7 @@ def layers_table(
                     one.key.workload,
                     f"on against off ({one.key.arm} vs {one.key.baseline})",
                     "cross-arm",
+                    carry_word(one.key.carry),
                     *_rate(differs),
                     episode_rate_interval(differs, one.key.carry),
                 )
@@ -65,6 +67,7 @@ def layers_table(
             Column(key="workload", title="workload", common=True),
             Column(key="comparison", title="comparison"),
             Column(key="by", title="by"),
+            Column(key="kept", title="caches", common=True),
             Column(key="episodes", title="n", kind="count", unit="episodes"),
             Column(key="differ", title="differ", kind="count", unit="episodes"),
             Column(key="rate", title="rate", kind="share"),
@@ -74,6 +77,12 @@ def layers_table(
         basis=basis([*(c.key.carry for c in within), *(s.key.carry for s in cross)]),
         notes=("Repeats start fresh; passes follow each other on the same caches (run to run).",),
     )
+
+
+def _by(control: ControlSeries) -> str:
+    """Repeats, or passes and whether a recompute pass ran between them."""
+    between = {None: "", True: ", recompute between", False: ", adjacent"}[control.key.recompute_between]
+    return f"{control.key.control}{between}"
 
 
 def _place(state: CacheState) -> int:

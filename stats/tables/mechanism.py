@@ -66,7 +66,7 @@ def distributions_table(mechanism: Mechanism) -> Table | None:
         name="mechanism",
         title="Margins and disturbance",
         columns=(
-            Column(key="series", title="series"),
+            Column(key="series", title="series", common=True),
             Column(key="tokens", title="of"),
             Column(key="positions", title="n", kind="count", unit="tokens"),
             *(
@@ -104,7 +104,7 @@ def flip_rate_table(mechanism: Mechanism) -> Table | None:
         name="flip_rate_by_margin",
         title="Flip rate by recompute margin",
         columns=(
-            Column(key="series", title="series"),
+            Column(key="series", title="series", common=True),
             Column(key="margin", title="margin (nat)"),
             Column(key="positions", title="n", kind="count", unit="tokens"),
             Column(key="flips", title="flips", kind="count"),

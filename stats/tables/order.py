@@ -45,7 +45,7 @@ def along_run_table(
         name="along_run",
         title="Along the run",
         columns=(
-            Column(key="series", title="series"),
+            Column(key="series", title="series", common=True),
             Column(key="episodes", title="n", kind="count", unit="episodes"),
             Column(key="differ", title="differ", kind="count", unit="episodes"),
             *(Column(key=f"quarter_{i}", title=f"quarter {i}", kind="count") for i in (1, 2, 3, 4)),
@@ -90,7 +90,7 @@ def between_orders_table(series: Sequence[Series], names: Mapping[Key, str]) -> 
         name="between_orders",
         title="Between runs in different orders",
         columns=(
-            Column(key="series", title="series"),
+            Column(key="series", title="series", common=True),
             Column(key="runs", title="runs", kind="count"),
             Column(key="episodes", title="n", kind="count", unit="episodes"),
             Column(key="mean_rate", title="mean rate", kind="share"),

@@ -50,7 +50,7 @@ def outcomes_table(outcomes: Sequence[PairedOutcomes], series: Sequence[Series])
         name="outcomes",
         title="Outcomes",
         columns=(
-            Column(key="series", title="series"),
+            Column(key="series", title="series", common=True),
             Column(key="counting", title="counting"),
             Column(key="episodes", title="n", kind="count", unit="episodes"),
             Column(key="baseline_solved", title="solved in baseline", kind="count"),

@@ -26,7 +26,7 @@ def single_turn_table(series: Sequence[Series], names: Mapping[Key, str]) -> Tab
         name="single_turn",
         title="Single turn: four servings of each item",
         columns=(
-            Column(key="configuration", title="configuration"),
+            Column(key="configuration", title="configuration", common=True),
             Column(key="pair", title="arms"),
             Column(key="items", title="n", kind="count", unit="items"),
             Column(key="cold_repeats", title="recompute repeats", kind="count"),

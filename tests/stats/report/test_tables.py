@@ -119,8 +119,8 @@ def test_second_layer_on_against_off_run_to_run(tmp_path: Path) -> None:
     assert found["difference"] == pytest.approx(4 / 6)
     assert "the difference is +66.7 points" in str(found["sentence"])
     layers = {str(r["comparison"]): (r["differ"], r["by"]) for r in rows(report, "layers")}
-    assert layers["on against on, as deployed (warm)"] == (4, "passes")
-    assert layers["on against on, second layer off (no-prompt-cache)"] == (0, "passes")
+    assert layers["on against on, as deployed (warm)"] == (4, "passes, adjacent")
+    assert layers["on against on, second layer off (no-prompt-cache)"] == (0, "passes, adjacent")
 
 
 def test_restored_state(tmp_path: Path) -> None:
@@ -152,8 +152,13 @@ def test_order_of_items_compares_runs(tmp_path: Path) -> None:
                 created_at=1_760_000_000.0 + 1000 * run,
                 arms=[*COLD, *warm(flips=flips)],
             )
+            carried_over(tmp_path / f"{run}-{e}.msgpack")
     report = built(tmp_path)
-    found = next(r for r in rows(report, "isolation") if r["experiment"] == "order of items")
+    found = next(
+        r
+        for r in rows(report, "isolation")
+        if r["experiment"] == "order of items, carried over" and "warm" in str(r["first"])
+    )
     assert (found["episodes"], found["first_differ"], found["second_differ"]) == (4, 0, 2)
     between = rows(report, "between_orders")[0]
     assert (between["runs"], between["episodes"]) == (2, 4)
@@ -192,6 +197,30 @@ def test_the_production_orders_through_the_table(tmp_path: Path) -> None:
     assert found[2]["position_p"] == 9.99950002499875e-05
     limits = [(r["interval"].low, r["interval"].high) for r in found]  # type: ignore[attr-defined]
     assert limits[3] == (pytest.approx(0.1125), pytest.approx(0.3004624381576884))
+
+
+def carried_over(path: Path) -> None:
+    """Rewrite a trace as if its caches had been kept from the episode before."""
+    from tracer.tracefile import TraceReader, TraceWriter
+
+    scratch = path.with_suffix(".scratch")
+    path.rename(scratch)
+    with TraceReader.open(scratch) as trace, TraceWriter.create(path, trace.episode) as writer:
+        for arm in trace.arms:
+            writer.begin_arm(replace(arm, place=replace(arm.place, carry=Carry.CARRIED_OVER)))
+            for request in trace.requests(arm):
+                i = request.index
+                writer.write_request(
+                    arm.index,
+                    request,
+                    prompt_ids=trace.prompt_ids(arm, i),
+                    path=trace.path(arm, i),
+                    alternatives=trace.alternatives(arm, i),
+                )
+            end = trace.end(arm)
+            assert end is not None
+            writer.end_arm(arm.index, end)
+    scratch.unlink()
 
 
 def gsm8k(path: Path, item: int, cold: str, cached: str, gold: str = "5") -> None:

@@ -26,24 +26,23 @@ def called(*arguments):
 
 def test_the_command_prints_the_report_and_keeps_the_traces(tmp_path, talk):
     folder = tmp_path / "out"
-    done = called(talk, "--engine", "fake", "--candidate", "batch=1,32", "-o", folder)
+    asked = (talk, "--engine", "fake", "--candidate", "batch=1,32", "-o", folder)
+    done = called(*asked)
     assert done.exit_code == 0, done.exception
     assert "The setting to blame: batch=1 (--batch 1)" in done.stdout
     assert "Verified: a second run from a fresh start" in done.stdout
     assert "3 prompt lengths" in done.stdout
     assert "candidates: batch=1, batch=32" in done.stderr
-    assert {p.name for p in folder.glob("*.msgpack")} == {
-        "default.msgpack",
-        "batch=1.msgpack",
-        "batch=32.msgpack",
-    }
+    names = {path.name for path in folder.glob("*.msgpack")}
+    assert names == {"default.msgpack", "batch=1.msgpack", "batch=32.msgpack"}
+
+    again = called(*asked, "--json", "-q")  # every file is complete, so nothing is served
+    assert again.exit_code == 0, again.exception
+    assert again.stderr == ""
+    check_json(json.loads(again.stdout)["tables"])
 
 
-def test_json_holds_every_configuration(tmp_path, talk):
-    done = called(talk, "--engine", "fake", "--candidate", "batch=1", "-o", tmp_path / "o", "--json", "-q")
-    assert done.exit_code == 0, done.exception
-    assert done.stderr == ""
-    tables = json.loads(done.stdout)["tables"]
+def check_json(tables):
     rows = {row["configuration"]: row for row in tables["configurations"]["rows"]}
     assert rows["batch=1"]["result"] == "agrees"
     assert rows["batch=1"]["max_drift"] == 0

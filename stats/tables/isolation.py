@@ -19,6 +19,9 @@ from tracer.episode import CacheState, Carry
 Differs = Mapping[str, bool]
 """Episode id → whether it differs."""
 
+Served = tuple[float, str, tuple[int, str | None]]
+"""(when, digest of the answers, (position, episode before)) of one arm in one file."""
+
 ItemKey = tuple[Key, str, str, Carry]
 """(configuration, workload, arm, what is kept between episodes)."""
 
@@ -160,7 +163,7 @@ def _order_of_items(
     Only where something is kept from one episode to the next, or overwritten: elsewhere the order of
     episodes cannot act.
     """
-    runs: dict[ItemKey, dict[str, list[tuple[float, str]]]] = {}
+    runs: dict[ItemKey, dict[str, dict[str, Served]]] = {}
     for episode in episodes:
         for record in episode.arms:
             arm = record.arm
@@ -168,8 +171,9 @@ def _order_of_items(
             if not counts or arm.place.carry is Carry.EMPTIED or record.facts.answers_digest is None:
                 continue
             key = (record.configuration, episode.episode.workload.name, record.group_label, arm.place.carry)
-            answers = runs.setdefault(key, {}).setdefault(episode.episode.episode_id, [])
-            answers.append((arm.started_at, record.facts.answers_digest))
+            answers = runs.setdefault(key, {}).setdefault(episode.episode.episode_id, {})
+            place = (arm.place.position, arm.place.predecessor)
+            answers.setdefault(episode.path, (arm.started_at, record.facts.answers_digest, place))
     for (configuration, workload, label, carry), by_episode in runs.items():
         for control in controls:
             k = control.key
@@ -183,10 +187,15 @@ def _order_of_items(
                 )
 
 
-def _changed(by_episode: Mapping[str, list[tuple[float, str]]]) -> dict[str, bool]:
-    """Episodes served in several files: whether any later one answered differently from the first."""
-    several = {episode: sorted(found) for episode, found in by_episode.items() if len(found) > 1}
-    return {episode: any(d != found[0][1] for _, d in found[1:]) for episode, found in several.items()}
+def _changed(by_episode: Mapping[str, Mapping[str, Served]]) -> dict[str, bool]:
+    """Episodes that several runs served at other places: whether any answered differently from the first."""
+    changed = {}
+    for episode, found in by_episode.items():
+        (_, answers, place), *later = sorted(found.values(), key=lambda served: served[0])
+        elsewhere = [digest for _, digest, other in later if other != place]
+        if elsewhere:
+            changed[episode] = any(digest != answers for digest in elsewhere)
+    return changed
 
 
 def _restored(series: Sequence[Series], names: Mapping[Key, str]) -> Iterator[Contrast]:

@@ -149,6 +149,7 @@ def test_order_of_items_compares_runs(tmp_path: Path) -> None:
                 episode_id=f"episode-{e}",
                 run_id=f"run-{run}",
                 run_position=e if run == 0 else 3 - e,
+                predecessor=None if e == 3 * run else f"episode-{e - 1 if run == 0 else e + 1}",
                 created_at=1_760_000_000.0 + 1000 * run,
                 arms=[*COLD, *warm(flips=flips)],
             )

@@ -25,23 +25,44 @@ class Format(StrEnum):
     HTML = "html"
 
 
+HELP = """Verdicts, flips and rates with intervals over one trace or a folder of traces.
+
+Rates come only from arms whose cache state was verified and that were each run twice; everything else
+is listed with its reason. Gates make the command end with 1 when a rate is out of bounds, and with 2
+when it cannot be computed.
+
+Examples:
+
+  cachetrace report episode.msgpack
+
+  cachetrace report runs/ --format html -o report.html --figures figures/
+
+  cachetrace report runs/ --gate 'within-arm==0' --gate 'cross-arm.upper<=0.05' --junit gates.xml
+
+  cachetrace report episode.msgpack --issue | gh issue create --title "Cache changes answers" --body-file -
+"""
+
+
 def register(app: typer.Typer) -> None:
     """Add ``report`` to the front door."""
-    app.command("report")(report)
+    app.command("report", help=HELP)(report)
 
 
 def report(
-    paths: Annotated[list[Path], typer.Argument(help="Trace files, or folders of them.", show_default=False)],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", help="Trace files, or folders of them.", show_default=False),
+    ],
     output_format: Annotated[
         Format, typer.Option("--format", "-f", help="How to write the report.")
     ] = Format.TABLE,
     output: Annotated[
         Optional[Path],  # noqa: UP045  # Typer reads the annotation at run time
-        typer.Option("--output", "-o", help="Write to this file instead of stdout."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout."),
     ] = None,
     figures: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--figures", help="Also draw the figures into this folder, SVG and PNG."),
+        typer.Option("--figures", metavar="DIR", help="Also draw the figures into this folder, SVG and PNG."),
     ] = None,
     draw: Annotated[
         bool, typer.Option("--draw", help="Also draw the figures as text, below the tables.")
@@ -50,16 +71,19 @@ def report(
         Optional[list[str]],  # noqa: UP045
         typer.Option(
             "--gate",
+            metavar="GATE",
             help="Exit 1 unless PAIR[.requests][.upper] OP NUMBER holds, e.g. 'cross-arm.upper<=0.05'.",
         ),
     ] = None,
     junit: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--junit", help="Write the gates as JUnit XML to this file."),
+        typer.Option("--junit", metavar="FILE", help="Write the gates as JUnit XML to this file."),
     ] = None,
     baseline: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--baseline", help="Arm to compare with, by label or index, e.g. cold or warm#1."),
+        typer.Option(
+            "--baseline", metavar="ARM", help="Arm to compare with, by label or index, e.g. cold or warm#1."
+        ),
     ] = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare arms although a guard does not hold; it is still named.")
@@ -80,15 +104,7 @@ def report(
         bool, typer.Option("--issue", help="Print a bug report in Markdown, ready to paste.")
     ] = False,
 ) -> None:
-    r"""Verdicts, flips and rates with intervals over one trace or a folder of traces.
-
-    \b
-    Examples:
-      cachetrace report episode.msgpack
-      cachetrace report runs/ --format html -o report.html
-      cachetrace report runs/ --gate 'within-arm==0' --gate 'cross-arm.upper<=0.05' --junit gates.xml
-      cachetrace report episode.msgpack --issue | gh issue create --title "…" --body-file -
-    """
+    """Wire files to collection, tables, gates and a renderer."""
     import sys
 
     from replay.divergence.request_verdict import Detail

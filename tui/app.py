@@ -49,7 +49,7 @@ class TraceApp(App[None]):
     """The screen of cachetrace."""
 
     TITLE = "cachetrace"
-    CSS_PATH = "screens/trace.tcss"
+    CSS_PATH = Path(__file__).with_name("screens") / "trace.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar = {_action_commands}
     BINDINGS: ClassVar = bindings_of(Context.EVERYWHERE)

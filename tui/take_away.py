@@ -13,6 +13,8 @@ from tui.view_model import Cursor
 from tui.views.top_k import top_k_view
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from textual.app import App
 
 _REMOTE_FONT = re.compile(r"@font-face\s*\{[^}]*\}\s*")
@@ -36,7 +38,7 @@ def picture_name(model: TraceModel | None, cursor: Cursor | None, folder: Path) 
     return free_name(folder, f"cachetrace-{_plain(model)}-r{cursor.request}-t{cursor.position}", ".svg")
 
 
-def picture_of(app: App[object], title: str | None = None) -> str:
+def picture_of(app: App[Any], title: str | None = None) -> str:
     """The screen as SVG that fetches nothing: Textual's own names a font on a server."""
     return _REMOTE_FONT.sub("", app.export_screenshot(title=title))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -28,6 +29,7 @@ from tracer.tracefile import TraceReader
 from tui.token_text import token_text
 from tui.view_model import ArmName, Cursor
 
+_T = TypeVar("_T")
 _DRIFTS_HELD = 64
 _LISTS_HELD = 8
 _TOKENS_READ_WHOLE = 20_000
@@ -59,6 +61,7 @@ class TraceModel:
         self._drifts: dict[tuple[int, int, int], PositionDrift] = {}
         self._timelines: dict[int, tuple[RequestCache, ...]] = {}
         self._texts: dict[int, str] = {}
+        self._kept: dict[Hashable, Any] = {}
 
     @classmethod
     def open(cls, path: Path, *, near_tie: float = DEFAULT_NEAR_TIE) -> TraceModel:
@@ -88,6 +91,7 @@ class TraceModel:
         self._listed.clear()
         self._held = HeldTrace(self.trace)
         self._texts.clear()
+        self._kept.clear()
         return True
 
     def analysis(self, baseline: int | None = None) -> EpisodeAnalysis:
@@ -166,6 +170,13 @@ class TraceModel:
         if arm not in self._timelines:
             self._timelines[arm] = cache_timeline(self._held, arm)
         return self._timelines[arm]
+
+    def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What ``make`` made for this key, until the file changes."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        found: _T = self._kept[key]
+        return found
 
     def text(self, token_id: int) -> str:
         """The token as it may be drawn."""

@@ -10,16 +10,20 @@ from tui.views.requests import arm_order
 def cache_view(model: TraceModel, cursor: Cursor) -> CacheView:
     """One row for every request of every arm that is shown, by request and then by arm."""
     arms = shown_arms(model, cursor)
+    rows = model.kept(("cache", *(arm.index for arm in arms)), lambda: _rows(model, arms))
+    longest = max((row.prompt_tokens or 0 for row in rows), default=0)
+    return CacheView(arms, rows, cursor.request, longest)
+
+
+def _rows(model: TraceModel, arms: tuple[ArmName, ...]) -> tuple[CacheRow, ...]:
     timelines = {arm.index: model.timeline(arm.index) for arm in arms}
     count = max((len(timeline) for timeline in timelines.values()), default=0)
-    rows = tuple(
-        _row(model, arm.index, timelines[arm.index][index].request)
+    return tuple(
+        _row(model, arm.index, index)
         for index in range(count)
         for arm in arms
         if index < len(timelines[arm.index])
     )
-    longest = max((row.prompt_tokens or 0 for row in rows), default=0)
-    return CacheView(arms, rows, cursor.request, longest)
 
 
 def shown_arms(model: TraceModel, cursor: Cursor) -> tuple[ArmName, ...]:

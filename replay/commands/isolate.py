@@ -20,8 +20,8 @@ Examples:
 
   cachetrace isolate --experiment second-layer,restored --items 16
 
-Prints the trace file of each experiment; `cachetrace report DIR` makes the tables. Run the same
-command again to take up what was stopped.
+Prints the trace file of each experiment and on how many items its arms differ. Run the same command
+again to go on after a stop.
 """
 
 
@@ -54,7 +54,7 @@ def isolate(
     preload(choice)
     from replay.isolate.command_run import run_command
 
-    for written in run_command(
+    for line in run_command(
         path=path,
         choice=choice,
         folder=output,
@@ -63,4 +63,4 @@ def isolate(
         max_new_tokens=max_new_tokens,
         quiet=quiet,
     ):
-        typer.echo(written)
+        typer.echo(line)

@@ -21,5 +21,6 @@ restored            ``restored`` (warm: the reference; then       snapshot 1 aga
 Built-in items share a system prompt in item-order and restored (neighbours then meet each other's
 tokens) and nothing in the other two (a second layer only acts between prompts that have little in
 common). An item that had no cached token in either arm was not manipulated; the first item of a fresh
-start is such a one. ``cells.items_of`` gives the verdict of each item of two arms.
+start is such a one. ``cells.items_of`` gives the verdict of each item of two arms, and
+``outcomes.outcomes`` every pair of the last column with its counts.
 """

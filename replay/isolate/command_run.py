@@ -7,6 +7,7 @@ from pathlib import Path
 
 from replay.isolate.experiments import Experiment
 from replay.isolate.items import built_in_items, items_of_trace
+from replay.isolate.outcomes import outcomes
 from replay.isolate.run import DEFAULT_ITEMS, IsolateOptions, ItemsFor, run_isolate
 from replay.recorded_source import source_arm
 from replay.replay_run import opened
@@ -27,14 +28,20 @@ def run_command(
     items: int | None,
     max_new_tokens: int,
     quiet: bool,
-) -> Iterator[Path]:
-    """Yields each finished trace file. Raises ``UsageError`` for words that mean nothing."""
+) -> Iterator[str]:
+    """Yields each finished trace file, then its counts line by line.
+
+    Raises ``UsageError`` for words that mean nothing.
+    """
     options = IsolateOptions(
         experiments=_experiments(experiments), max_new_tokens=max_new_tokens, command=this_command()
     )
     progress = progress_for(quiet=quiet)
     with opened(choice) as engine:
-        yield from run_isolate(engine, _items(engine, path, items), folder, options, progress)
+        for written in run_isolate(engine, _items(engine, path, items), folder, options, progress):
+            yield str(written)
+            with TraceReader.open(written) as trace:
+                yield from (f"  {outcome.sentence}" for outcome in outcomes(trace))
 
 
 def _items(engine: Engine, path: Path | None, count: int | None) -> ItemsFor:

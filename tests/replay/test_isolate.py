@@ -8,6 +8,7 @@ from replay.isolate.cells import cell, experiment_of, items_of
 from replay.isolate.command_run import items_for
 from replay.isolate.experiments import Experiment, arms_of
 from replay.isolate.items import QUESTIONS, built_in_items, items_of_trace
+from replay.isolate.outcomes import outcomes
 from replay.isolate.run import IsolateOptions, run_isolate
 from replay.verdicts import ArmStatus
 from tracer.engines.fake import FakeEngine, FakeFault
@@ -156,8 +157,37 @@ def test_command(tmp_path):
 
     result = run("--experiment", "restored", "--items", "2", "--max-new-tokens", "4", "-q")
     assert result.exit_code == 0, result.exception
-    assert result.stdout.strip() == str(tmp_path / "out" / "restored.msgpack")
+    first, *counts = result.stdout.splitlines()
+    assert first == str(tmp_path / "out" / "restored.msgpack")
+    assert counts[0].strip().startswith("restored: restored again against restored: 0 of 2 items differ")
+    assert len(counts) == 3
     assert isinstance(run("--experiment", "magic").exception, UsageError)
+
+
+def test_outcomes_count_the_pairs_of_every_experiment(folder):
+    found = {}
+    for experiment in Experiment:
+        with opened(folder, experiment) as trace:
+            found[experiment] = outcomes(trace)
+    assert [len(pairs) for pairs in found.values()] == [2, 10, 4, 3]
+    on, off = found[Experiment.SECOND_LAYER]
+    assert (on.setting, len(on.counted), on.moved) == ("second layer on", ITEMS, ITEMS)
+    assert off.moved <= 1
+    for pair in found[Experiment.PASS_ORDER]:
+        if "recomputing" in pair.question:
+            assert (pair.within_arm, pair.moved) == (True, 0)
+    restored, recomputed, between = found[Experiment.RESTORED]
+    assert restored.moved == recomputed.moved == 0
+    assert len(between.counted) == between.moved == ITEMS - 1  # the first item met an empty cache
+    assert between.differ == sum(bool(v.differs) for v in between.items)
+
+
+def test_outcomes_of_an_ordinary_trace_say_so(recording):
+    with (
+        TraceReader.open(recording.path) as trace,
+        pytest.raises(UsageError, match="no isolating experiment"),
+    ):
+        outcomes(trace)
 
 
 def test_arms_of_a_restored_experiment_are_verified(folder):

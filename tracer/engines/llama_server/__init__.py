@@ -3,7 +3,8 @@
 arguments   the command line of a launched server
 described   the effective configuration, from what the server says
 vocabulary  rendering, tokenizing, bytes of tokens
-slot_files  saved states: our own files, checked before the server reads them
+slot_files  our own files of saved states, checked before the server reads them
+slot_states saving and restoring the slot through them
 second_layer  whether an attached server has one
 traffic     other clients of an attached server
 backend     the two ways to have a server: attached, or launched and restarted by us

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from tracer.engines.http.refusals import refusal, refusal_of
 from tracer.engines.llama_server.backend import Backend
 from tracer.engines.llama_server.generation import generation_of
 from tracer.engines.llama_server.second_layer import overwrite, see_second_layer
-from tracer.engines.llama_server.slot_files import SlotFile
+from tracer.engines.llama_server.slot_states import SLOT, SlotStates
 from tracer.engines.llama_server.traffic import TrafficWatch
 from tracer.engines.llama_server.vocabulary import ServerVocabulary
 from tracer.episode import CacheState, Capabilities, EngineInfo, Identity, Message, Timing
@@ -25,7 +24,6 @@ from tracer.http_body import HttpBody
 MOST_ALTERNATIVES = 255
 PROGRESS_FROM_TOKENS = 512
 """Prompts with at least so many tokens to compute are streamed, so that their progress is seen."""
-_SLOT = 0
 
 
 class LlamaServerEngine:
@@ -39,6 +37,7 @@ class LlamaServerEngine:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._vocabulary = ServerVocabulary()
+        self._states = SlotStates(backend)
         self._prefix_cache = True
         self._held: tuple[int, ...] | None = ()
         self._served = 0
@@ -95,7 +94,7 @@ class LlamaServerEngine:
     @property
     def _slot(self) -> int | None:
         """The slot that requests name; None where there is only one."""
-        return _SLOT if (self._backend.info.slots or 1) > 1 else None
+        return SLOT if (self._backend.info.slots or 1) > 1 else None
 
     # ---- text and tokens
 
@@ -155,55 +154,17 @@ class LlamaServerEngine:
         raise StateRefused("The llama.cpp server cannot decode given tokens one at a time.")
 
     def save_state(self) -> SavedState:
-        folder = self._backend.slot_folder
-        if folder is None:
-            raise StateRefused("Slot files of a server that was not started by cachetrace are never used.")
         if not self._held:
             raise StateRefused("The slot holds nothing that is known, so there is no state to save.")
-        name = folder.next_name()
-        saved = self._slot_action("save", name, f"while saving the state {name}").get("n_saved")
-        if saved != len(self._held):
-            raise EngineError(f"The server saved {saved} tokens, but its slot should hold {len(self._held)}.")
-        file = folder.record(name, self._settings())
-        return SavedState(self._held, file.size_bytes, file)
+        return self._states.save(self._held)
 
     def restore_state(self, state: SavedState) -> None:
         """Whether it took effect shows only in the next request's exposure."""
-        folder, file = self._backend.slot_folder, state.payload
-        if folder is None or not isinstance(file, SlotFile):
-            raise StateRefused("This state was not saved by this server; record it again.")
-        folder.check(file, self._settings())
+        file = self._states.checked(state)
         self._held = None  # a restore that fails leaves the slot empty or worse
-        restored = self._slot_action("restore", file.name, f"while restoring the state {file.name}").get(
-            "n_restored"
-        )
-        if restored != len(state.token_ids):
-            raise EngineError(f"The server restored {restored} tokens of a state of {len(state.token_ids)}.")
+        self._states.restore(state, file)
         self._held = state.token_ids
         self._served += 1
-
-    def _settings(self) -> str:
-        """Hash of what a state depends on; the layers may differ between saving and restoring."""
-        from msgspec.structs import replace
-
-        fixed = replace(self._backend.info, prompt_cache_bytes=None, prefix_cache=None, flags={})
-        return hashlib.sha256(repr(fixed).encode()).hexdigest()
-
-    def _slot_action(self, action: str, filename: str, while_doing: str) -> dict[str, Any]:
-        path = f"/slots/{_SLOT}?action={action}"
-        try:
-            reply = self._backend.endpoint.post(path, {"filename": filename})
-        except (EngineDied, EngineMissing) as problem:
-            raise self._backend.death(while_doing, problem) from problem
-        if reply.status == 501:
-            raise StateRefused(
-                "This server cannot save and restore slots (a projector is loaded, or it is off)."
-            )
-        if not reply.ok:
-            said = refusal_of(reply.status, reply.body)
-            raise EngineError(f"The server failed {while_doing}: {said.error.message}")
-        parsed = reply.json()
-        return parsed if isinstance(parsed, dict) else {}
 
     def close(self) -> None:
         self._backend.close()

@@ -173,7 +173,7 @@ def test_a_dead_server_and_a_refused_slot_action_have_a_name(
         Scripted(**{"/slots/0": (501, '{"error":{"message":"no","type":"not_supported_error"}}')})
     )
     with pytest.raises(StateRefused, match="cannot save and restore"):
-        refused._slot_action("save", "a.bin", "while saving")
+        refused._states._ask("save", "a.bin", "while saving")
     with pytest.raises(StateRefused, match="not saved by this server"):
         refused.restore_state(SavedState((1,), 1, b"foreign"))
 

@@ -19,7 +19,7 @@ from stats.report.records import Collection
 from stats.report.series import Series, series_of
 from stats.tables.flips import flips_table
 from stats.tables.grid import grid_table
-from stats.tables.isolation import isolation_table
+from stats.tables.isolation import isolation_sentences, isolation_table
 from stats.tables.layers import layers_table
 from stats.tables.mechanism import (
     FormatChange,
@@ -58,20 +58,23 @@ class Built(Struct, frozen=True, kw_only=True):
 
 def build_report(collection: Collection, *, command: str | None = None) -> Built:
     """Every table that the traces hold something for."""
-    episodes = collection.episodes
-    names = configuration_names(arm.configuration for episode in episodes for arm in episode.arms)
+    everything = collection.episodes
+    names = configuration_names(arm.configuration for episode in everything for arm in episode.arms)
+    # The traces of `isolate` hold items and not episodes: they have a table of their own.
+    episodes = tuple(episode for episode in everything if episode.experiment is None)
     series = series_of(episodes)
     controls = control_series(episodes)
     outcomes = paired_outcomes(series, names)
     families = format_families(series)
     mechanism = mechanism_of(series, names, near_tie_of(collection))
     changes = format_changes(mechanism, families)
+    isolation = isolation_table(everything, series, controls, names)
     several = len({episode.episode.episode_id for episode in episodes}) > 1
     tables: list[Table | None] = [
-        rates_table(series, names),
+        rates_table(series, names) if episodes else None,
         grid_table(series, names),
         layers_table(series, controls, names) if several else None,
-        isolation_table(episodes, series, controls, names),
+        isolation,
         single_turn_table(series, names),
         pooled_items_table(series),
         gradient_table(families),
@@ -80,21 +83,22 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         between_orders_table(series, names),
         outcomes_table(outcomes, series),
         *mechanism_tables(mechanism, changes),
-        verdicts_table(episodes, names),
+        verdicts_table(episodes, names) if episodes else None,
         flips_table(episodes, names),
         declared_table(series, names),
         excluded_pairs_table(series, names),
-        excluded_arms_table(collection),
+        excluded_arms_table(episodes, collection.unreadable),
     ]
     report = Report(
         title=_title(collection),
         command=command,
         summary=(
             *findings(collection, series, names),
+            *isolation_sentences(isolation),
             *_mechanism_findings(changes),
         ),
         tables=tuple(table for table in tables if table is not None),
-        disclosure=disclosure_table(episodes, names),
+        disclosure=disclosure_table(everything, names),
     )
     return Built(report=report, series=series, controls=controls, names=names, collection=collection)
 

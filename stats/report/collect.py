@@ -15,6 +15,7 @@ from replay.verdicts import Comparison, EpisodeAnalysis
 from stats.report.answers import answer_facts
 from stats.report.configuration import configuration_key
 from stats.report.held_trace import HeldTrace
+from stats.report.items import experiment_items
 from stats.report.positions import PositionSample, sample_positions
 from stats.report.records import ArmRecord, Collection, EpisodeRecord, RequestFacts, Unreadable
 from tracer.episode import Arm, CacheState, Identity, Request
@@ -83,6 +84,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
         facts = [_facts(trace, arm.index) for arm in trace.arms]
         # Losses of columns show only once the columns were read, so they are gathered last.
         losses = reader.losses
+        damaged = {loss.arm: loss.sentence for loss in losses if loss.arm is not None and _hides_tokens(loss)}
         return EpisodeRecord(
             path=str(file),
             episode=trace.episode,
@@ -104,6 +106,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
             extra_comparisons=extra,
             losses=tuple(loss.sentence for loss in losses),
             positions=samples,
+            experiment=experiment_items(trace, analysis.assessments, damaged),
         )
 
 

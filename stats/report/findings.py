@@ -22,7 +22,8 @@ def findings(collection: Collection, series: Sequence[Series], names: Mapping[Ke
     if collection.unreadable:
         said.append(f"{_plural(len(collection.unreadable), 'file')} could not be read and is left out.")
     said += [_sentence(one, names) for one in series if one.counted]
-    if not any(one.counted for one in series):
+    ordinary = [episode for episode in collection.episodes if episode.experiment is None]
+    if ordinary and not any(one.counted for one in series):
         said.append("No rate can be given: no pair of arms has both states verified and both arms repeated.")
     return tuple(said)
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from replay.verdicts import ArmAssessment, ArmStatus, Comparison, EpisodeAnalysis
 from stats.report.configuration import Key
+from stats.report.items import ExperimentItems
 from stats.report.positions import PositionSample
 from tracer.episode import Arm, ArmEnd, CacheState, Carry, Episode, ExposureSource, Identity, Way
 
@@ -128,6 +129,8 @@ class EpisodeRecord(Struct, frozen=True, kw_only=True):
     """Pairs of arms that were asked for beside those with the baseline."""
     losses: tuple[str, ...] = ()
     """What could not be read of the file."""
+    experiment: ExperimentItems | None = None
+    """What a trace of ``isolate`` says; such a trace is no episode of any rate."""
     positions: tuple[PositionSample, ...] = ()
     """Compared positions of cold arms against others, when the mechanism was asked for."""
 

@@ -35,6 +35,7 @@ class Contrast(Struct, frozen=True, kw_only=True):
     second: str
     pairs: tuple[tuple[bool, bool], ...]
     carry: Carry
+    unit: str = "episodes"
     before: str = ""
     """What the sentence says first."""
 
@@ -46,11 +47,13 @@ def isolation_table(
     names: Mapping[Key, str],
 ) -> Table | None:
     """One row a contrast that the traces hold; None when they hold none."""
+    ordinary = [episode for episode in episodes if episode.experiment is None]
     contrasts = [
         *_second_layer(controls, names),
         *_order_of_passes(controls, names),
-        *_order_of_items(episodes, controls, names),
+        *_order_of_items(ordinary, controls, names),
         *_restored(series, names),
+        *_experiments(episodes, names),
     ]
     if not contrasts:
         return None
@@ -60,19 +63,31 @@ def isolation_table(
         columns=(
             Column(key="experiment", title="experiment"),
             Column(key="configuration", title="configuration", common=True),
-            Column(key="episodes", title="n", kind="count", unit="episodes"),
+            Column(key="unit", title="unit"),
+            Column(key="n", title="n", kind="count"),
             Column(key="first", title="condition a"),
-            Column(key="first_differ", title="differ in a", kind="count", unit="episodes"),
+            Column(key="first_differ", title="differ in a", kind="count"),
             Column(key="second", title="condition b"),
-            Column(key="second_differ", title="differ in b", kind="count", unit="episodes"),
+            Column(key="second_differ", title="differ in b", kind="count"),
             Column(key="difference", title="b − a", kind="share"),
             Column(key="interval", title="95 %, paired", kind="share_interval"),
             Column(key="sentence", title="in words", kind="sentence"),
         ),
         rows=tuple(_row(contrast) for contrast in contrasts),
-        basis=basis((c.carry for c in contrasts), counts="n counts episodes that count in both conditions"),
-        notes=("Intervals of the difference: Newcombe's for pairs.",),
+        basis=basis((c.carry for c in contrasts), counts="n counts what counts in both conditions"),
+        notes=(
+            "Intervals of the difference: Newcombe's for pairs. Items are independent requests, served one "
+            "after the other on the same caches.",
+            *(why for episode in episodes if episode.experiment for why in episode.experiment.why_not),
+        ),
     )
+
+
+def isolation_sentences(table: Table | None) -> list[str]:
+    """The finding of each contrast, for the summary."""
+    if table is None:
+        return []
+    return [f"{row[0]}: {row[-1]}" for row in table.rows]
 
 
 def _row(contrast: Contrast) -> tuple[Cell, ...]:
@@ -85,6 +100,7 @@ def _row(contrast: Contrast) -> tuple[Cell, ...]:
     return (
         contrast.experiment,
         contrast.configuration,
+        contrast.unit,
         len(pairs),
         contrast.first,
         both + only_first,
@@ -217,6 +233,22 @@ def _restored(series: Sequence[Series], names: Mapping[Key, str]) -> Iterator[Co
             one.key.carry,
             before=f"The recompute path repeats itself on {n - cold} of {n}; ",
         )
+
+
+def _experiments(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) -> Iterator[Contrast]:
+    """What ``cachetrace isolate`` wrote: items on one cache, served one after the other."""
+    for episode in episodes:
+        for contrast in episode.experiment.contrasts if episode.experiment else ():
+            yield Contrast(
+                experiment=contrast.experiment,
+                configuration=names[episode.arms[0].configuration],
+                first=contrast.first,
+                second=contrast.second,
+                pairs=contrast.pairs,
+                carry=Carry.CARRIED_OVER,
+                unit="items",
+                before=contrast.before,
+            )
 
 
 def _differs(control: ControlSeries) -> dict[str, bool]:

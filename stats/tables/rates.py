@@ -9,7 +9,7 @@ from replay.verdicts import Verdict
 from stats.bootstrap import rate_interval
 from stats.intervals import Interval, wilson
 from stats.report.configuration import Key
-from stats.report.records import Collection
+from stats.report.records import EpisodeRecord, Unreadable
 from stats.report.series import EpisodePair, Series
 from stats.tables.basis import basis, carry_word
 from stats.tables.table import Cell, Column, Table
@@ -71,16 +71,16 @@ def declared_table(series: Sequence[Series], names: Mapping[Key, str]) -> Table 
     )
 
 
-def excluded_arms_table(collection: Collection) -> Table | None:
+def excluded_arms_table(episodes: Sequence[EpisodeRecord], unreadable: Sequence[Unreadable]) -> Table | None:
     """Every arm that does not count, with its reason; None when all count."""
     rows: list[tuple[Cell, ...]] = []
-    for episode in collection.episodes:
+    for episode in episodes:
         rows += [
             (episode.episode.episode_id, record.arm.label, record.arm.index, record.why_not, episode.path)
             for record in episode.arms
             if not record.may_count
         ]
-    rows += [(None, None, None, f"unreadable: {file.reason}", file.path) for file in collection.unreadable]
+    rows += [(None, None, None, f"unreadable: {file.reason}", file.path) for file in unreadable]
     if not rows:
         return None
     return Table(

@@ -115,7 +115,7 @@ def test_second_layer_on_against_off_run_to_run(tmp_path: Path) -> None:
         )
     report = built(tmp_path)
     found = next(r for r in rows(report, "isolation") if str(r["experiment"]).startswith("second layer"))
-    assert (found["episodes"], found["first_differ"], found["second_differ"]) == (6, 0, 4)
+    assert (found["n"], found["first_differ"], found["second_differ"]) == (6, 0, 4)
     assert found["difference"] == pytest.approx(4 / 6)
     assert "the difference is +66.7 points" in str(found["sentence"])
     layers = {str(r["comparison"]): (r["differ"], r["by"]) for r in rows(report, "layers")}
@@ -134,7 +134,7 @@ def test_restored_state(tmp_path: Path) -> None:
             arms=[*COLD, ArmSpec(**restored), ArmSpec(**restored, repeat=1)],  # type: ignore[arg-type]
         )
     found = next(r for r in rows(built(tmp_path), "isolation") if r["experiment"] == "restored state")
-    assert (found["episodes"], found["first_differ"], found["second_differ"]) == (5, 0, 2)
+    assert (found["n"], found["first_differ"], found["second_differ"]) == (5, 0, 2)
     assert "recompute path repeats itself on 5 of 5" in str(found["sentence"])
 
 
@@ -160,7 +160,7 @@ def test_order_of_items_compares_runs(tmp_path: Path) -> None:
         for r in rows(report, "isolation")
         if r["experiment"] == "order of items, carried over" and "warm" in str(r["first"])
     )
-    assert (found["episodes"], found["first_differ"], found["second_differ"]) == (4, 0, 2)
+    assert (found["n"], found["first_differ"], found["second_differ"]) == (4, 0, 2)
     between = rows(report, "between_orders")[0]
     assert (between["runs"], between["episodes"]) == (2, 4)
     assert between["mean_rate"] == pytest.approx(0.25)

@@ -111,7 +111,7 @@ def _minimum(loss: Loss, start: NDArray[np.float64]) -> tuple[NDArray[np.float64
         at = at - length * step
         value, gradient = tried_value, tried_gradient
         stalled = stalled + 1 if fell < STALLED else 0
-        if stalled == MOST_STALLED:
+        if stalled == MOST_STALLED or float(np.max(np.abs(at[:-1]))) > 1.5 * FARTHEST:
             break
         if float(np.max(np.abs(length * step))) < 1e-10:
             break

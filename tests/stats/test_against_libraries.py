@@ -251,7 +251,7 @@ def test_small_and_separated_data_never_break_the_models() -> None:
     """Estimates that run away are None, and every number that is given is finite."""
     random = np.random.default_rng(15)
     given = 0
-    for _ in range(200):
+    for _ in range(60):
         formats = int(random.integers(2, 5))
         x = random.uniform(size=(int(random.integers(1, 7)), formats)) < random.uniform(0, 1, formats)
         fixed, mixed = (
@@ -262,7 +262,7 @@ def test_small_and_separated_data_never_break_the_models() -> None:
             if found is not None:
                 given += 1
                 assert np.isfinite([found.odds_ratio, found.odds_ratio_interval.high]).all()
-    assert given > 50
+    assert given > 20
     perfect = np.tile([False, True], (30, 1))
     assert random_intercept_logistic(perfect, [0, 1]) is None
 

@@ -1,5 +1,6 @@
 """One small study with something in every table, and hostile text in every place that text comes from."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,11 @@ def study(folder: Path) -> None:
             )
 
 
-@pytest.fixture
-def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Built:
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The report over the study, with relative paths so that it reads the same everywhere."""
-    monkeypatch.chdir(tmp_path)
-    Path("traces").mkdir()
-    study(Path("traces"))
-    collection = collect(trace_files([Path("traces")]), CollectOptions(mechanism=True))
+    with contextlib.chdir(tmp_path_factory.mktemp("study")):
+        Path("traces").mkdir()
+        study(Path("traces"))
+        collection = collect(trace_files([Path("traces")]), CollectOptions(mechanism=True))
     return build_report(collection, command="cachetrace report traces")

@@ -20,14 +20,20 @@ _LARGEST_BATCH = 1 << 14
 _LARGEST_CONTEXT = 1 << 17
 _HASH_SHOWN = len("sha256:") + 12
 
-_MUST_AGREE = (
+MUST_AGREE = (
     ("model_hash", "model"),
     ("template_hash", "chat template"),
     ("threads", "threads"),
     ("threads_batch", "threads for prompts"),
     ("batch_tokens", "batch size"),
     ("ubatch_tokens", "ubatch size"),
+    ("kv_type_k", "KV type of keys"),
+    ("kv_type_v", "KV type of values"),
+    ("flash_attention", "flash attention"),
+    ("device", "device"),
+    ("gpu_layers", "GPU layers"),
 )
+"""Fields of ``EngineInfo`` that move numbers by themselves, and their names for people."""
 
 
 def settings_as_recorded(choice: EngineChoice, recorded: EngineInfo) -> EngineChoice:
@@ -45,7 +51,7 @@ def engine_mismatches(recorded: EngineInfo, now: EngineInfo) -> tuple[str, ...]:
     """What differs between the recording's engine and this one, in words."""
     return tuple(
         f"{name} ({_said(before)} when recorded, {_said(after)} now)"
-        for field, name in _MUST_AGREE
+        for field, name in MUST_AGREE
         if (before := getattr(recorded, field)) != (after := getattr(now, field))
     )
 

@@ -9,18 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replay.divergence.readable import Side
+from replay.engine_guard import MUST_AGREE
 from tracer.clean_text import clean
 from tracer.episode import Arm, Priming, Request, Way
 from tracer.tracefile.arm_index import LOST
 
-_ENGINE_FACTS = (
-    ("model_hash", "model"),
-    ("template_hash", "chat template"),
-    ("threads", "threads"),
-    ("threads_batch", "threads for prompts"),
-    ("batch_tokens", "batch size"),
-    ("ubatch_tokens", "ubatch size"),
-)
 FOLLOWING = (Way.FIXED, Way.FORCED, Way.BODY)
 """Ways whose prompts do not depend on the arm's own answers."""
 _REPRODUCTIONS = frozenset({Priming.OWN, Priming.LOCKSTEP})
@@ -49,7 +42,7 @@ def _arm_mismatches(a: Side, b: Side) -> Iterator[str]:
     one, two = a.arm, b.arm
     if a.trace.episode.episode_id != b.trace.episode.episode_id:
         yield _differ("episode", a.trace.episode.episode_id, b.trace.episode.episode_id)
-    for field, name in _ENGINE_FACTS:
+    for field, name in MUST_AGREE:
         value_a, value_b = getattr(one.engine, field), getattr(two.engine, field)
         if value_a != value_b:
             yield _differ(name, value_a, value_b)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from replay.arm_schedule import PlannedArm, ReplayOptions
 from replay.replay_run import PlaceInRun, ReplayedArm, ReplayRun, replay_on
 from tracer.engines.base import Engine
-from tracer.episode import Carry
+from tracer.episode import CacheState, Carry
 from tracer.errors import UsageError
 from tracer.progress import ArmProgress
 from tracer.recording import new_run_id
@@ -52,6 +52,12 @@ def replay_folder(
             if finished is not None:
                 finished(path, arms)
         return
+    if CacheState.SNAPSHOT in options.states:
+        # What a carried-over arm met cannot be made again, and a restored state carries nothing over.
+        raise UsageError(
+            "snapshot restores its states before each request, so nothing is carried over; replay it in a run "
+            "of its own, without --carry-over and --sentinel."
+        )
     for kind in _passes(engine, paths, options, progress):
         _one_pass(engine, paths, options, kind, progress, finished)
 

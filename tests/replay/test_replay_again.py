@@ -129,6 +129,13 @@ def test_passes_over_a_folder(folder):
     assert done == [("zeta", "warm"), ("alpha", "warm"), ("zeta", "warm@1"), ("alpha", "warm@1")]
 
 
+def test_snapshot_carries_nothing_over(folder):
+    path, engine = folder
+    options = ReplayOptions(states=(CacheState.SNAPSHOT,), carry=Carry.CARRIED_OVER)
+    with pytest.raises(UsageError, match="nothing is carried over"):
+        replay_folder(engine, traces_of(path), options)
+
+
 def test_a_folder_without_traces(tmp_path):
     with pytest.raises(UsageError, match="no trace file"):
         traces_of(tmp_path)

@@ -55,8 +55,8 @@ def replay_folder(
     if CacheState.SNAPSHOT in options.states:
         # What a carried-over arm met cannot be made again, and a restored state carries nothing over.
         raise UsageError(
-            "snapshot restores its states before each request, so nothing is carried over; replay it in a run "
-            "of its own, without --carry-over and --sentinel."
+            "snapshot restores its states before each request, so nothing is carried over; replay it in "
+            "a run of its own, without --carry-over and --sentinel."
         )
     for kind in _passes(engine, paths, options, progress):
         _one_pass(engine, paths, options, kind, progress, finished)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from replay.divergence import (
@@ -21,7 +22,7 @@ from replay.divergence import (
     position_drift,
 )
 from replay.divergence.views import arm_margins
-from replay.verdicts import ArmAssessment, Comparison, EpisodeAnalysis, RequestVerdict, Verdict
+from replay.verdicts import ArmAssessment, Comparison, EpisodeAnalysis, RequestVerdict
 from stats.report.held_trace import HeldTrace
 from tracer.columns import Alternatives, PathColumns
 from tracer.episode import Arm, Request
@@ -205,23 +206,21 @@ class TraceModel:
         return unique_labels(self.arms)[arm]
 
     def start(self, arm: int | None, baseline: int | None) -> Cursor:
-        """The first cursor: the first arm that flipped, at its first flip."""
+        """The first cursor: an arm that flipped at its first flip, else where one drifted most."""
         cursor = Cursor(arm=arm, baseline=baseline)
         if not self.arms:
             return cursor
-        comparisons = self.analysis(baseline).comparisons
         if arm is None:
-            usable = [c for c in comparisons if not c.refused]
-            flipped = [c for c in usable if c.first_flip is not None]
-            flipped.sort(key=lambda c: not any(v.flip is not None and v.attributable for v in c.requests))
-            drifted = [c for c in usable if any(r.verdict is Verdict.DRIFTED for r in c.requests)]
-            chosen = next(iter((*flipped, *drifted, *usable, *comparisons)), None)
-            controls = self.analysis(baseline).controls
-            chosen = chosen or next(iter(controls), None)
-            cursor = Cursor(arm=None if chosen is None else chosen.arm, baseline=baseline)
-        first = next((v for v in self.pair(cursor).verdicts.values() if v.flip is not None), None)
-        if first is not None and first.flip is not None:
-            return Cursor(first.request, first.flip.position, cursor.arm, baseline)
+            analysis = self.analysis(baseline)
+            found = sorted((*analysis.comparisons, *analysis.controls), key=_interest, reverse=True)
+            cursor = replace(cursor, arm=found[0].arm if found else None)
+        verdicts = self.pair(cursor).verdicts.values()
+        flipped = next((v for v in verdicts if v.flip is not None), None)
+        if flipped is not None and flipped.flip is not None:
+            return replace(cursor, request=flipped.request, position=flipped.flip.position)
+        drifted = max(verdicts, key=lambda v: v.max_drift or 0.0, default=None)
+        if drifted is not None and drifted.max_drift:
+            return replace(cursor, request=drifted.request, position=drifted.first_drift or 0)
         return cursor
 
     def _find_pair(self, cursor: Cursor) -> ArmPair:
@@ -237,6 +236,17 @@ class TraceModel:
         verdicts = {v.request: v for v in found.requests}
         refused = found.mismatches if found.refused else ()
         return ArmPair(found.baseline, found.arm, verdicts, refused, found.within_arm)
+
+
+def _interest(comparison: Comparison) -> tuple[bool, bool, bool, bool]:
+    """What a user wants to see first: flips, those that the cache explains, then drift, then the rest."""
+    verdicts = comparison.requests
+    return (
+        comparison.first_flip is not None,
+        any(v.attributable and v.flip is not None for v in verdicts),
+        any(v.attributable for v in verdicts),
+        bool(verdicts) and not comparison.within_arm,
+    )
 
 
 def unique_labels(arms: Sequence[Arm]) -> dict[int, str]:

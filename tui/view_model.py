@@ -84,6 +84,8 @@ class RequestRow(Struct, frozen=True):
     flip_position: int | None
     margin: float | None
     cached_tokens: int | None = None
+    drift: float | None = None
+    """Largest drift in this request."""
 
 
 class ArmName(Struct, frozen=True):

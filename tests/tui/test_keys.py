@@ -286,7 +286,15 @@ async def test_everywhere(flipped, tmp_path) -> None:
     assert app.return_code == 0
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 60)])
+SIZES = [
+    pytest.param((60, 20), marks=pytest.mark.slow),
+    (80, 24),
+    (120, 40),
+    pytest.param((200, 60), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
 async def test_every_key_works_at_every_size(flipped, tmp_path, size) -> None:
     """No key may raise, whatever the layout; what each does is asserted above."""
     async with opened(flipped, tmp_path, size=size) as (app, pilot):

@@ -140,6 +140,21 @@ def test_the_flip_card_says_everything(model) -> None:
     assert flip_card(model, Cursor(0, 0, 2)).sentence.startswith("No flip")
 
 
+def test_without_a_flip_it_opens_where_the_numbers_drifted_most(tmp_path) -> None:
+    path = tmp_path / "drifted.msgpack"
+    arms = [ArmSpec(), ArmSpec(state="cold", repeat=1), ArmSpec(state="warm", drift=1e-2)]
+    write_trace(path, requests=4, tokens=16, arms=arms)
+    model = TraceModel.open(path)
+    cursor = model.start(None, None)
+    assert cursor.arm == 2
+    largest = max(model.pair(cursor).verdicts.values(), key=lambda v: v.max_drift)
+    assert cursor.request == largest.request
+    assert cursor.position == largest.first_drift
+    rows = requests_view(model, cursor).rows
+    assert [row.drift for row in rows] == [v.max_drift for v in model.pair(cursor).verdicts.values()]
+    model.close()
+
+
 def test_the_rates_are_the_reports(flipped, model) -> None:
     rates = rates_of(flipped, 0.1)
     view = arms_view(model, at_flip(model), rates)

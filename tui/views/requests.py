@@ -68,6 +68,7 @@ def _row(
         verdict=verdict.verdict if verdict is not None else None,
         flip_position=flip.position if flip is not None else None,
         margin=flip.a.margin if flip is not None else None,
+        drift=verdict.max_drift if verdict is not None else None,
         cached_tokens=next((cell.cached_tokens for cell in cells if cell.arm == chosen), None),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -37,6 +38,7 @@ class Columns(Struct, frozen=True):
     at: int
     margin: int
     cached: int
+    drift: int
     did: int
     arms: tuple[ArmName, ...]
     labelled: bool
@@ -126,30 +128,33 @@ class RequestsPane(LinesPane):
 
 
 def columns_for(view: RequestsView, room: int) -> Columns:
-    """What fits: the flip first, then every arm in short, what the agent did, then arms at length."""
-    number = len(str(max((row.index for row in view.rows), default=0)))
-    verdict = max((cells(_word(row)) for row in view.rows), default=7)
-    at = max((len(count_text(row.flip_position)) for row in view.rows), default=2)
-    margin = max((len(small_text(row.margin)) for row in view.rows), default=6)
-    fixed = number + verdict + max(at, 2) + max(margin, 6) + 5
-    cached = max((len(cached_text(row)) for row in view.rows), default=6)
-    left = room - fixed
+    """What fits: the flip first, then every arm in short, exposure, drift, what the agent did.
+
+    Arms get their names and bars where all of that leaves room for them.
+    """
+    rows = view.rows
+    number = len(str(max((row.index for row in rows), default=0)))
+    verdict = max((cells(_word(row)) for row in rows), default=7)
+    at = max((2, *(len(count_text(row.flip_position)) for row in rows)))
+    margin = max((6, *(len(small_text(row.margin)) for row in rows)))
+    left = room - (number + verdict + at + margin + 5)
     short = tuple(arm for arm in view.arms if not arm.control)
     while short and 3 * len(short) > left:
         short = short[:-1]
     left -= 3 * len(short)
-    cached = max(cached, 6) if left > max(cached, 6) else 0
-    left -= cached + 1 if cached else 0
-    did = min(left, MOST_DID_CELLS) if left >= LEAST_DID_CELLS else 0
-    columns = Columns(number, verdict, max(at, 2), max(margin, 6), cached, did, short, labelled=False)
-    long = Columns(
-        number, verdict, max(at, 2), max(margin, 6), cached, LEAST_DID_CELLS * 2, view.arms, labelled=True
-    )
-    width = fixed + long.cached + 1 + long.did + sum(long.arm_cells(arm) + 1 for arm in view.arms)
-    if cached and width <= room:
-        did = min(long.did + room - width, MOST_DID_CELLS)
-        return Columns(number, verdict, max(at, 2), max(margin, 6), cached, did, view.arms, labelled=True)
-    return columns
+    cached, left = _taken(max((6, *(len(cached_text(row)) for row in rows))), left)
+    drift, left = _taken(max((5, *(len(small_text(row.drift)) for row in rows))), left)
+    columns = Columns(number, verdict, at, margin, cached, drift, 0, short, labelled=False)
+    long = replace(columns, arms=view.arms, labelled=True)
+    spare = left + 3 * len(short) - sum(long.arm_cells(arm) + 1 for arm in view.arms)
+    if drift and spare >= 2 * LEAST_DID_CELLS:
+        return replace(long, did=min(spare, MOST_DID_CELLS))
+    return replace(columns, did=min(left, MOST_DID_CELLS) if left >= LEAST_DID_CELLS else 0)
+
+
+def _taken(wanted: int, left: int) -> tuple[int, int]:
+    """(width of a column, room left after it); 0 when it does not fit."""
+    return (wanted, left - wanted - 1) if left > wanted else (0, left)
 
 
 def heading_segments(columns: Columns, palette: Palette) -> list[Segment]:
@@ -167,6 +172,8 @@ def heading_segments(columns: Columns, palette: Palette) -> list[Segment]:
         found.append(Segment(name.ljust(columns.arm_cells(arm)) + " ", style + Style(bold=True)))
     if columns.cached:
         found.append(Segment("cached".rjust(columns.cached) + " ", palette.heading))
+    if columns.drift:
+        found.append(Segment("drift".rjust(columns.drift) + " ", palette.heading))
     if columns.did:
         found.append(Segment(clipped("what the agent did", columns.did), palette.heading))
     return found
@@ -189,6 +196,8 @@ def row_segments(row: RequestRow, columns: Columns, palette: Palette) -> list[Se
     if columns.cached:
         shade = palette.cached if row.cached_tokens else palette.plain
         found.append(Segment(cached_text(row).rjust(columns.cached) + " ", shade))
+    if columns.drift:
+        found.append(Segment(small_text(row.drift).rjust(columns.drift) + " ", palette.plain))
     if columns.did:
         found.append(Segment(without_controls(line_text(row.did, columns.did)), palette.plain))
     return found

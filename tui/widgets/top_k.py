@@ -39,7 +39,7 @@ def top_k_lines(view: TopKView, room: int, palette: Palette) -> list[Text]:
 
 def _table(view: TopKView, room: int, palette: Palette) -> list[Text]:
     both = view.label_b is not None
-    numbers = 9 if room < 70 else 11
+    numbers = 9 if room < 52 else 12
     columns = 3 if both else 1
     bar = min(max(room - 14 - columns * numbers - 2, 0), 24)
     token = max(room - columns * numbers - (bar + 2 if bar >= 4 else 0) - 2, 6)

@@ -2,10 +2,12 @@
 
 import pytest
 
+from replay.bisect.outcome import Found
 from replay.bisect.requests import asked_for
+from stats.bisect_table import bisect_report
 from tests.replay.bisect.conftest import Openings
 from tests.replay.conftest import chat, record
-from tracer.engines.fake import FakeEngine
+from tracer.engines.fake import FakeEngine, FakeScript
 from tracer.episode import Priming
 from tracer.errors import UsageError
 
@@ -43,3 +45,14 @@ def test_with_self_priming_a_request_fills_its_own_cache(bisected):
 def test_requests_that_cannot_be_asked_are_named(text):
     with pytest.raises(UsageError, match="request"):
         asked_for(text, (0, 1, 2), Priming.OWN)
+
+
+def test_a_long_episode_without_divergence_is_looked_at_and_repeated(tmp_path, bisected):
+    exact = FakeScript(disturbance=0.0)
+    trace = tmp_path / "long.msgpack"
+    record(trace, FakeEngine(exact), chat(MANY))
+    result = bisected(Openings(script=lambda *_: exact), "threads=1", trace=trace)
+    assert result.found is Found.NO_DIVERGENCE
+    assert result.requests == tuple(range(12))
+    assert result.default.repeats_itself
+    assert "12 of 15 recorded requests (0 to 11" in " ".join(bisect_report(result, None).summary)

@@ -85,7 +85,7 @@ def configurations_table(result: BisectResult) -> Table:
         notes=(
             "Cold moved: this configuration's cold arm held against the default's cold arm.",
             "Controls: both arms were run again from a fresh start and gave the same numbers. The default "
-            "and every configuration that agreed are run twice, the others once.",
+            "is run twice, and so is a change before it counts as found; the others once.",
         ),
     )
 
@@ -278,7 +278,7 @@ def _differing(cross: Counts) -> str:
 
 def _tried(result: BisectResult) -> str:
     refused = sum(t.agreement in (Agreement.REFUSED, Agreement.FAILED) for t in result.trials)
-    said = f"{result.singles} single settings tried"
+    said = f"{result.singles} single {'setting' if result.singles == 1 else 'settings'} tried"
     if result.pairs:
         said += f", and {result.pairs} of {result.pairs_possible} pairs"
     return said + (f", {refused} of them not taken by the engine" if refused else "")

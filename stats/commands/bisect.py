@@ -92,8 +92,8 @@ def bisect(
     )
     progress = progress_for(quiet=quiet)
     folder = output or Path(tempfile.mkdtemp(prefix="cachetrace-bisect-"))
+    progress.note(f"the traces of all configurations go into {folder}")
     result = bisect_trace(path, choice, folder, options, progress)
-    progress.note(f"the traces of all configurations are in {folder}")
     report = bisect_report(result, command_line(sys.argv))
     if as_json:
         from stats.renderers.json import render_json

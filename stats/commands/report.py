@@ -85,6 +85,14 @@ def report(
             "--baseline", metavar="ARM", help="Arm to compare with, by label or index, e.g. cold or warm#1."
         ),
     ] = None,
+    against: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--against",
+            metavar="PATH",
+            help="Also compare with the cold arms of these traces, episode by episode.",
+        ),
+    ] = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare arms although a guard does not hold; it is still named.")
     ] = False,
@@ -125,6 +133,12 @@ def report(
         state_pairs=tuple(g.states for g in gates if g.states is not None),
     )
     built = build_report(collect(files, options), command=command_line(sys.argv))
+    if against is not None:
+        from stats.report.across import compare_folders
+        from stats.report.build import with_table
+        from stats.tables.across import across_table
+
+        built = with_table(built, across_table(compare_folders(files, trace_files([against]), options)))
     built, results = with_gates(built, gates)
     if figures is not None:
         from stats.figures.all import all_figures

@@ -103,6 +103,11 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
     return Built(report=report, series=series, controls=controls, names=names, collection=collection)
 
 
+def with_table(built: Built, table: Table) -> Built:
+    """The report with one more table in front."""
+    return replace(built, report=replace(built.report, tables=(table, *built.report.tables)))
+
+
 def with_gates(built: Built, gates: Sequence[Gate]) -> tuple[Built, tuple[GateResult, ...]]:
     """The report with a table of gates in front, and the results; unchanged without gates."""
     if not gates:
@@ -110,8 +115,7 @@ def with_gates(built: Built, gates: Sequence[Gate]) -> tuple[Built, tuple[GateRe
     results = tuple(
         result for gate in gates for result in evaluate_gate(gate, built.series, built.controls, built.names)
     )
-    report = replace(built.report, tables=(gates_table(results), *built.report.tables))
-    return replace(built, report=report), results
+    return with_table(built, gates_table(results)), results
 
 
 def mechanism_of(series: Sequence[Series], names: dict[Key, str], near_tie: float) -> Mechanism:

@@ -358,3 +358,24 @@ def released_answer(row: dict[str, str], side: str) -> AnswerFacts:
     value = row[f"{side}_answer"]
     kind = "no answer" if not value else "correct" if row[f"{side}_correct"] == "true" else "wrong"
     return AnswerFacts(answer_class=kind, value=value or None, found="####", text_digest=value)
+
+
+def test_against_another_folder(tmp_path: Path) -> None:
+    """Caching switched at launch: cold arms in one folder, warm arms in another."""
+    from stats.report.across import compare_folders
+    from stats.tables.across import across_table
+
+    for folder in ("off", "on"):
+        (tmp_path / folder).mkdir()
+        for e in range(5):
+            flips = {1: 3, 2: 5} if e < 2 else {}
+            arms = [*COLD] if folder == "off" else [*COLD, *warm(flips=flips)]
+            write_trace(tmp_path / folder / f"{e}.msgpack", seed=e, episode_id=f"episode-{e}", arms=arms)
+    options = CollectOptions()
+    files, others = trace_files([tmp_path / "on"]), trace_files([tmp_path / "off"])
+    found = {str(r["pair"]): r for r in as_rows(across_table(compare_folders(files, others, options)))}
+    cold = found["cold (other folder) vs cold"]
+    assert (cold["episodes"], cold["differ"], cold["flipped"]) == (5, 0, 0)
+    other = found["cold (other folder) vs warm"]
+    assert (other["episodes"], other["differ"], other["requests"], other["flipped"]) == (5, 2, 20, 4)
+    assert other["request_rate"] == pytest.approx(0.2)

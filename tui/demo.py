@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE = Path("cachetrace-demo.msgpack")
 STATES = (CacheState.COLD, CacheState.WARM, CacheState.SNAPSHOT, CacheState.NO_PROMPT_CACHE)
-TURNS = 2
+TURNS = 5
+"""The model drives: five answers in words hold enough near ties for one to flip on the processors tried."""
 NEW_TOKENS = 48
 _RECORDED = "demo-*.msgpack"
 
@@ -27,7 +28,7 @@ def record_and_replay(path: Path, choice: EngineChoice, *, turns: int, quiet: bo
     from tracer.record_run import RecordRun, WorkloadWish
     from tracer.recording import this_command
 
-    wish = WorkloadWish.parse(name="office", first=None, turns=turns)
+    wish = WorkloadWish.parse(name="office", first=None, turns=turns, agent="model")
     run = RecordRun.parse(
         state="warm",
         priming=None,

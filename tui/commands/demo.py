@@ -36,7 +36,9 @@ def demo(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Trace file to write.")
     ] = None,
-    turns: Annotated[int, typer.Option(min=1, help="User turns of the office task.")] = 2,
+    turns: Annotated[
+        int | None, typer.Option(min=1, help="User turns of the office task; default 5.", show_default=False)
+    ] = None,
     screen: Annotated[bool, typer.Option("--screen/--no-screen", help="Open the screen afterwards.")] = True,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
@@ -46,11 +48,11 @@ def demo(
 
         preload(choice)
     from stats.commands.written import terminal_width, write_text
-    from tui.demo import DEFAULT_FILE, printed_report, record_and_replay, recorded_copy
+    from tui.demo import DEFAULT_FILE, TURNS, printed_report, record_and_replay, recorded_copy
 
     path = recorded_copy() if recorded else output or DEFAULT_FILE
     if not recorded:
-        record_and_replay(path, choice, turns=turns, quiet=quiet)
+        record_and_replay(path, choice, turns=turns or TURNS, quiet=quiet)
     write_text(printed_report(path, terminal_width()), None)
     sys.stderr.write(f"The trace is {path}; look at it again with: cachetrace tui {path}\n")
     if screen and sys.stdin.isatty() and sys.stdout.isatty():

@@ -2,7 +2,10 @@
 
 Run: ``python benchmarks/http_recording.py --server-bin FILE [--model FILE]``. Both talk to the same
 server in turns (interleaved), cold, one request at a time; the recording side runs the whole arm
-loop and writes the trace file. Exits 1 when the limit is missed.
+loop and writes the trace file. What is compared is the time outside the server (wall time less the
+prompt and decode times that the server itself reports), since the server's own speed varies by more
+than the limit; it is given as a part of the minimal client's wall time. Exits 1 when the limit is
+missed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +46,21 @@ class _Prompts:
         return None
 
 
-def minimal(url: str, prompts: list[tuple[int, ...]], new_tokens: int) -> float:
-    """Seconds of a plain client with the same fields, whose answers are only read as JSON."""
-    started = time.perf_counter()
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of one turn: in all, and within the server by its own account."""
+
+    wall_s: float
+    server_s: float
+
+    @property
+    def outside_s(self) -> float:
+        return self.wall_s - self.server_s
+
+
+def minimal(url: str, prompts: list[tuple[int, ...]], new_tokens: int) -> Spent:
+    """A plain client with the same fields, whose answers are only read as JSON."""
+    started, server_ms = time.perf_counter(), 0.0
     for prompt in prompts:
         body = {
             "prompt": list(prompt),
@@ -56,16 +72,17 @@ def minimal(url: str, prompts: list[tuple[int, ...]], new_tokens: int) -> float:
             "cache_prompt": False,
         }
         with httpx.Client(timeout=600) as client:
-            client.post(f"{url}/completion", json=body).raise_for_status().json()
-    return time.perf_counter() - started
+            timings = client.post(f"{url}/completion", json=body).raise_for_status().json()["timings"]
+        server_ms += timings["prompt_ms"] + timings["predicted_ms"]
+    return Spent(time.perf_counter() - started, server_ms / 1000)
 
 
-def recorded(engine: Any, prompts: list[tuple[int, ...]], new_tokens: int, folder: Path, turn: int) -> float:
-    """Seconds of an arm of the same requests, from the loop's start to the trace's end."""
+def recorded(engine: Any, prompts: list[tuple[int, ...]], new_tokens: int, folder: Path, turn: int) -> Spent:
+    """An arm of the same requests, from the loop's start to the trace's end."""
     from tracer.arm_loop import execute_arm
     from tracer.arm_plan import ArmPlan, StartFrom
     from tracer.episode import CacheState, Episode, Priming, RunPlace, Sampling, Way, WorkloadSpec
-    from tracer.tracefile import TraceWriter
+    from tracer.tracefile import TraceReader, TraceWriter
 
     plan = ArmPlan(
         state=CacheState.COLD,
@@ -84,7 +101,9 @@ def recorded(engine: Any, prompts: list[tuple[int, ...]], new_tokens: int, folde
         end = execute_arm(engine, plan, _Prompts(prompts), writer)
         elapsed = time.perf_counter() - started
     assert end.completed, end.reason
-    return elapsed
+    with TraceReader.open(folder / f"{turn}.msgpack") as trace:
+        timings = [request.timing for request in trace.requests(trace.arms[0])]
+    return Spent(elapsed, sum((t.prompt_s or 0.0) + (t.decode_s or 0.0) for t in timings))
 
 
 def main() -> int:
@@ -119,11 +138,13 @@ def main() -> int:
                 pairs.append((first, recorded(engine, prompts, given.new_tokens, Path(folder), turn)))
     finally:
         engine.close()
-    ratios = [ours / plain - 1 for plain, ours in pairs]
-    plain, ours = (statistics.median(column) for column in zip(*pairs, strict=True))
-    more = statistics.median(ratios)
-    print(f"minimal client {plain:.3f} s, recording {ours:.3f} s (medians of {len(pairs)} rounds)")
-    print(f"recording costs {more:+.2%} (median of the rounds; limit {LIMIT:.0%})")
+    wall = [statistics.median(side.wall_s for side in sides) for sides in zip(*pairs, strict=True)]
+    outside = [statistics.median(side.outside_s for side in sides) for sides in zip(*pairs, strict=True)]
+    more = statistics.median((ours.outside_s - plain.outside_s) / plain.wall_s for plain, ours in pairs)
+    print(f"medians of {len(pairs)} rounds")
+    print(f"wall time: minimal client {wall[0]:.3f} s, recording {wall[1]:.3f} s")
+    print(f"outside the server: minimal client {outside[0]:.3f} s, recording {outside[1]:.3f} s")
+    print(f"recording costs {more:+.2%} of wall time (limit {LIMIT:.0%})")
     return 0 if more <= LIMIT else 1
 
 

@@ -18,7 +18,7 @@ def test_s7_quantized_weights_amplify_the_difference(open_server: OpenServer, sm
     folder = user_cache_path("cachetrace") / "test-models"
     drift: dict[str, float] = {}
     for made in make_ladder(smollm2, ["F16", "Q8_0", "Q4_0"], folder).formats:
-        engine = open_server(model=str(made.file))
+        engine = open_server(model=str(folder / made.file))
         engine.set_layers(prefix_cache=True, prompt_cache=False)
         found = []
         for question in QUESTIONS[:5]:

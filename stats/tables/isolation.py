@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from stats.bootstrap import block_bootstrap
+from stats.intervals import Interval, hull
 from stats.paired import PairedDifference, paired_difference
 from stats.report.configuration import Key
 from stats.report.controls import ControlSeries
@@ -15,6 +17,8 @@ from stats.tables.basis import basis, carry_word
 from stats.tables.table import Cell, Column, Table
 from tracer.clean_text import percent
 from tracer.episode import CacheState, Carry
+
+FEWEST_FOR_BLOCKS = 20
 
 Differs = Mapping[str, bool]
 """Episode id → whether it differs."""
@@ -76,8 +80,9 @@ def isolation_table(
         rows=tuple(_row(contrast) for contrast in contrasts),
         basis=basis((c.carry for c in contrasts), counts="n counts what counts in both conditions"),
         notes=(
-            "Intervals of the difference: Newcombe's for pairs. Items are independent requests, served one "
-            "after the other on the same caches.",
+            "Intervals of the difference: Newcombe's for pairs; with caches carried over and 20 pairs or "
+            "more the hull with circular blocks of the differences in execution order. Items are independent "
+            "requests, served one after the other on the same caches.",
             *(why for episode in episodes if episode.experiment for why in episode.experiment.why_not),
         ),
     )
@@ -107,14 +112,25 @@ def _row(contrast: Contrast) -> tuple[Cell, ...]:
         contrast.second,
         both + only_second,
         found.difference,
-        found.interval,
+        _interval(contrast, found),
         _sentence(contrast, both + only_first, both + only_second, found),
     )
 
 
+def _interval(contrast: Contrast, found: PairedDifference) -> Interval:
+    """Newcombe's; with caches carried over, its hull with circular blocks of the paired differences."""
+    if contrast.carry is not Carry.CARRIED_OVER or len(contrast.pairs) < FEWEST_FOR_BLOCKS:
+        return found.interval
+    blocks = block_bootstrap([float(b) - float(a) for a, b in contrast.pairs])
+    joined = hull(blocks.interval if blocks else None, found.interval)
+    assert joined is not None
+    return joined
+
+
 def _sentence(contrast: Contrast, first: int, second: int, found: PairedDifference) -> str:
     n = len(contrast.pairs)
-    points, low, high = (100 * v for v in (found.difference, found.interval.low, found.interval.high))
+    interval = _interval(contrast, found)
+    points, low, high = (100 * v for v in (found.difference, interval.low, interval.high))
     told = low > 0 or high < 0
     return (
         f"{contrast.before}{contrast.first}: {first} of {n} differ ({percent(first / n)}); "

@@ -141,7 +141,7 @@ def _afterwards(a: Arm, b: Arm, after: AfterFlip) -> Iterator[str]:
     yield f"{markdown_code(a.label)} went on with {_step(after.step_a)}"
     yield f"{markdown_code(b.label)} went on with {_step(after.step_b)}"
     yield (
-        f"{after.edit_distance} edits between both answers, {after.shared_tail_tokens} tokens shared at the "
+        f"{after.edit_distance} {'edit' if after.edit_distance == 1 else 'edits'} between both answers, {after.shared_tail_tokens} tokens shared at the "
         f"end; {after.later_changed} of {after.later_requests} later requests changed"
     )
 

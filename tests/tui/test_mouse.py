@@ -40,6 +40,16 @@ async def test_a_click_chooses_a_token(flipped) -> None:
         assert app.screen.cursor.position == 1, "the line of the other arm"
 
 
+async def test_the_cache_timeline_opens_at_the_request(flipped) -> None:
+    app = TraceApp(flipped)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        pane = app.screen.pane_widget(5)
+        top, height = pane.scroll_offset.y, pane.scrollable_content_region.height
+        lines = [number for number, row in enumerate(pane._view.rows, start=1) if row.request == 2]
+        assert all(top <= line < top + height for line in lines)
+
+
 async def test_a_click_in_the_cache_timeline(flipped) -> None:
     app = TraceApp(flipped)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -160,9 +160,10 @@ def _afterwards(model: TraceModel, pair: ArmPair, request: int) -> tuple[tuple[s
     else:
         steps = [(f"{model.label(pair.a)} went on", _step(found.step_a))]
         steps.append((f"{model.label(pair.b)} went on", _step(found.step_b)))
+    edits = "edit" if found.edit_distance == 1 else "edits"
     return (
         *steps,
-        ("tokens apart", f"{found.edit_distance} edits; {found.shared_tail_tokens} shared at the end"),
+        ("tokens apart", f"{found.edit_distance} {edits}; {found.shared_tail_tokens} shared at the end"),
         ("later requests", f"{found.later_changed} of {found.later_requests} changed"),
     )
 

@@ -110,7 +110,7 @@ class CachePane(LinesPane):
         top, height = self.scroll_offset.y, self.scrollable_content_region.height
         count = sum(1 for row in view.rows[first : first + 32] if row.request == view.request)
         if first + 1 < top or first + 1 + count > top + height:
-            self.scroll_to(y=first, animate=False, immediate=True)
+            self.scroll_to(y=first, animate=False, force=True, immediate=True)
 
 
 def _bar(row: CacheRow, longest: int, room: int, palette: Palette) -> Text:

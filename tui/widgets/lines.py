@@ -60,7 +60,7 @@ class LinesPane(ScrollView, can_focus=True, inherit_bindings=False):
         if size != self.virtual_size:
             self.virtual_size = size
         if not keep_scroll and self.scroll_offset != (0, 0):
-            self.scroll_to(0, 0, animate=False)
+            self.scroll_to(0, 0, animate=False, force=True, immediate=True)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:

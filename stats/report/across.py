@@ -14,7 +14,7 @@ from msgspec import Struct
 from replay.divergence.analyse import compare_across
 from replay.divergence.pairing import arm_groups
 from replay.verdicts import Comparison
-from stats.report.collect import CollectOptions, read_episode
+from stats.report.collect import CollectOptions, collect
 from stats.report.held_trace import HeldTrace
 from stats.report.records import ArmRecord, EpisodeRecord
 from stats.report.series import episode_differs
@@ -41,19 +41,31 @@ def compare_folders(
     Guards that do not hold are named in the comparison and do not refuse it: that another setting is
     in force is the point. Episodes that only one folder has are left out.
     """
-    others = {read_episode(file, options).episode.episode_id: file for file in against}
+    others: dict[str, list[EpisodeRecord]] = {}
+    for episode in collect(against, options).episodes:
+        others.setdefault(episode.episode.episode_id, []).append(episode)
     pairs: list[AcrossPair] = []
-    for file in files:
-        ours = read_episode(file, options)
-        other = others.get(ours.episode.episode_id)
-        if other is not None:
-            pairs += _pairs(file, ours, other, options)
+    for ours in collect(files, options).episodes:
+        theirs = _counterpart(ours, others.get(ours.episode.episode_id, ()))
+        if theirs is not None:
+            pairs += _pairs(ours, theirs, options)
     return tuple(pairs)
 
 
-def _pairs(file: Path, ours: EpisodeRecord, other: Path, options: CollectOptions) -> Iterator[AcrossPair]:
-    theirs = read_episode(other, options)
-    with TraceReader.open(file) as reader_a, TraceReader.open(other) as reader_b:
+def _counterpart(ours: EpisodeRecord, candidates: Sequence[EpisodeRecord]) -> EpisodeRecord | None:
+    """The same episode under the same configuration; or under another one, when there is only one."""
+    same = [
+        c
+        for c in candidates
+        if c.arms and ours.arms and c.arms[0].configuration == ours.arms[0].configuration
+    ]
+    if same:
+        return same[0]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _pairs(ours: EpisodeRecord, theirs: EpisodeRecord, options: CollectOptions) -> Iterator[AcrossPair]:
+    with TraceReader.open(ours.path) as reader_a, TraceReader.open(theirs.path) as reader_b:
         a, b = HeldTrace(reader_a), HeldTrace(reader_b)
         cold = next((r for r in theirs.arms if r.arm.state is CacheState.COLD and r.may_count), None)
         if cold is None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from xxhash import xxh3_128
 
 from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_arms
+from replay.divergence.pairing import arm_groups
 from replay.divergence.request_verdict import Detail
 from replay.verdicts import Comparison, EpisodeAnalysis
 from stats.report.answers import answer_facts
@@ -137,7 +138,11 @@ def _hides_tokens(loss: Loss) -> bool:
 def _extra_comparisons(
     trace: HeldTrace, analysis: EpisodeAnalysis, options: CollectOptions
 ) -> Iterable[Comparison]:
-    """Snapshot arms against the arm that they restore, and the pairs of states that were asked for."""
+    """Snapshot arms against the arm that they restore, and the pairs of states that were asked for.
+
+    Pairs are pairs of GROUPS of repeats: what was compared already is not compared again by a repeat.
+    """
+    home = {arm: group.first for group in arm_groups(trace) for arm in group.arms}
     wanted = [
         (arm.reference_arm, arm.index)
         for arm in trace.arms
@@ -145,11 +150,14 @@ def _extra_comparisons(
     ]
     for first, second in options.state_pairs:
         wanted.extend(_first_of_states(trace.arms, first, second))
-    known = {(c.baseline, c.arm) for c in (*analysis.comparisons, *analysis.controls)}
-    for a, b in dict.fromkeys(wanted):
-        if a != b and (a, b) not in known and (b, a) not in known:
+    done = {frozenset((home[c.baseline], home[c.arm])) for c in analysis.comparisons}
+    for a, b in wanted:
+        pair = frozenset((home[a], home[b]))
+        if len(pair) == 2 and pair not in done:
+            done.add(pair)
+            one, two = home[a], home[b]
             yield compare_arms(
-                trace, a, b, anyway=options.anyway, near_tie=options.near_tie, detail=options.detail
+                trace, one, two, anyway=options.anyway, near_tie=options.near_tie, detail=options.detail
             )
 
 

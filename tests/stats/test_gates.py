@@ -103,3 +103,16 @@ def test_nothing_computable_weighs_more_than_a_failure(tmp_path: Path) -> None:
     with pytest.raises(NothingToCompute):
         conclude(gates, results)
     assert gates[1].states == (CacheState.COLD, CacheState.SNAPSHOT)
+
+
+def test_a_cold_recording_and_its_replay_are_one_series(tmp_path: Path) -> None:
+    """The recording is a repeat of the cold replay: asking for the pair by states must not double it."""
+    warm = {"state": "warm", "drift": 1e-3}
+    write_trace(
+        tmp_path / "a.msgpack",
+        arms=[ArmSpec(), ArmSpec(state="cold"), ArmSpec(**warm), ArmSpec(**warm, repeat=1)],  # type: ignore[arg-type]
+    )
+    options = CollectOptions(state_pairs=((CacheState.COLD, CacheState.WARM),))
+    built = build_report(collect(trace_files([tmp_path]), options))
+    assert [one.key.run for one in built.series] == [0]
+    assert len(with_gates(built, [parse_gate("cold-vs-warm<=1")])[1]) == 1

@@ -140,9 +140,10 @@ def _listed(trace: ReadableTrace, arm: int, request: int, position: int) -> dict
 def _afterwards(a: Arm, b: Arm, after: AfterFlip) -> Iterator[str]:
     yield f"{markdown_code(a.label)} went on with {_step(after.step_a)}"
     yield f"{markdown_code(b.label)} went on with {_step(after.step_b)}"
+    edits = "edit" if after.edit_distance == 1 else "edits"
     yield (
-        f"{after.edit_distance} {'edit' if after.edit_distance == 1 else 'edits'} between both answers, {after.shared_tail_tokens} tokens shared at the "
-        f"end; {after.later_changed} of {after.later_requests} later requests changed"
+        f"{after.edit_distance} {edits} between both answers, {after.shared_tail_tokens} tokens shared at "
+        f"the end; {after.later_changed} of {after.later_requests} later requests changed"
     )
 
 

@@ -96,14 +96,11 @@ def cost_table(result: BisectResult) -> Table:
         ("default, warm", *_speeds(result.default.warm_speed, result.default)),
         ("caching off (default, cold)", *_speeds(result.default.cold_speed, result.default)),
     ]
-    shown = {result.default.configuration.label}
-    for trial in (result.chosen, _ubatch_1(result)):
-        if trial is not None and trial.configuration.label not in shown:
-            shown.add(trial.configuration.label)
-            chosen = " (found)" if trial is result.chosen else ""
-            rows.append(
-                (f"{trial.configuration.label}{chosen}, warm", *_speeds(trial.warm_speed, result.default))
-            )
+    for trial in result.trials:
+        if trial.agreement is Agreement.AGREES or trial is _ubatch_1(result):
+            kind = "found" if _is_chosen(result, trial) else str(trial.agreement)
+            speeds = _speeds(trial.warm_speed, result.default)
+            rows.append((f"{trial.configuration.label} ({kind}), warm", *speeds))
     return Table(
         name="cost",
         title="What it costs",
@@ -178,6 +175,10 @@ def _speeds(speed: Speed, default: Trial) -> tuple[Cell, ...]:
     return speed.prompt_tokens_s, speed.output_tokens_s, needed, times
 
 
+def _is_chosen(result: BisectResult, trial: Trial) -> bool:
+    return result.chosen is not None and result.chosen.configuration == trial.configuration
+
+
 def _ubatch_1(result: BisectResult) -> Trial | None:
     return next((t for t in result.trials if t.configuration.label == "ubatch=1"), None)
 
@@ -230,6 +231,13 @@ def _chosen(result: BisectResult, trial: Trial) -> Iterator[str]:
             else f"It moves the cold numbers too, against the default's cold arm: {said or 'not known'}."
         )
     yield _cost(result, trial)
+    others = [
+        other.configuration.label
+        for other in result.trials
+        if other.agreement is Agreement.AGREES and not _is_chosen(result, other)
+    ]
+    if others:
+        yield f"Also agreed, without a verifying run: {', '.join(others)}."
 
 
 def _cost(result: BisectResult, trial: Trial) -> str:

@@ -93,7 +93,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         title=_title(collection),
         command=command,
         summary=(
-            *findings(collection, series, names),
+            *findings(collection, series, controls, names),
             *isolation_sentences(isolation),
             *_mechanism_findings(changes),
         ),

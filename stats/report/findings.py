@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from replay.verdicts import Verdict
+from stats.intervals import wilson, zero_event_upper
 from stats.report.configuration import Key
+from stats.report.controls import ControlSeries
 from stats.report.records import Collection
 from stats.report.series import Series
 from stats.tables.basis import carry_word
 from stats.tables.rates import episode_rate_interval, pair_label
 from tracer.clean_text import percent
+from tracer.episode import CacheState
+
+FEWEST_TO_POOL = 2
 
 
-def findings(collection: Collection, series: Sequence[Series], names: Mapping[Key, str]) -> tuple[str, ...]:
+def findings(
+    collection: Collection,
+    series: Sequence[Series],
+    controls: Sequence[ControlSeries],
+    names: Mapping[Key, str],
+) -> tuple[str, ...]:
     """Coverage first, then one sentence a series that counts."""
     arms = [arm for episode in collection.episodes for arm in episode.arms]
     counting = sum(arm.may_count for arm in arms)
@@ -21,11 +31,31 @@ def findings(collection: Collection, series: Sequence[Series], names: Mapping[Ke
     said = [f"{read}, of which {counting} may count."]
     if collection.unreadable:
         said.append(f"{_plural(len(collection.unreadable), 'file')} could not be read and is left out.")
+    said += _cold_against_itself(controls)
     said += [_sentence(one, names) for one in series if one.counted]
     ordinary = [episode for episode in collection.episodes if episode.experiment is None]
     if ordinary and not any(one.counted for one in series):
         said.append("No rate can be given: no pair of arms has both states verified and both arms repeated.")
     return tuple(said)
+
+
+def _cold_against_itself(controls: Sequence[ControlSeries]) -> list[str]:
+    """The validity control over all configurations: what else than the cache makes answers differ."""
+    cold = [c for c in controls if c.key.state is CacheState.COLD and c.counted]
+    differs = [bool(pair.differs) for control in cold for pair in control.counted]
+    k, n = sum(differs), len(differs)
+    found = wilson(k, n)
+    if found is None or n < FEWEST_TO_POOL:
+        return []
+    configurations = len({control.key.configuration for control in cold})
+    said = (
+        f"Recompute against itself: {k} of {_plural(n, 'episode')} differ over "
+        f"{_plural(configurations, 'configuration')}, at most {percent(found.high, 2)} (Wilson)"
+    )
+    exact = zero_event_upper(n) if k == 0 else None
+    return [
+        f"{said}; exact one-sided {percent(exact, 2)} if episodes are independent." if exact else f"{said}."
+    ]
 
 
 def _sentence(one: Series, names: Mapping[Key, str]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import nan
+from statistics import median
 
+from replay.verdicts import Comparison
 from stats.bootstrap import block_bootstrap
 from stats.intervals import Interval
 from stats.orders import between_orders, two_way_bootstrap
-from stats.position_test import position_test, quartile_counts
+from stats.position_test import position_test, quartile_counts, slope_along_run
 from stats.report.configuration import Key
 from stats.report.controls import ControlSeries
 from stats.report.series import Series
@@ -25,7 +28,7 @@ def along_run_table(
 ) -> Table | None:
     """Carried-over runs: quarters in execution order, position test, block length; None without any."""
     rows: list[tuple[Cell, ...]] = []
-    for label, differs in _carried_over(series, controls, names):
+    for label, differs, drift in _carried_over(series, controls, names):
         blocks = block_bootstrap([float(d) for d in differs])
         tested = position_test([float(d) for d in differs])
         rows.append(
@@ -37,6 +40,7 @@ def along_run_table(
                 tested.p if tested else None,
                 blocks.block_length if blocks and blocks.interval else None,
                 episode_rate_interval(differs, Carry.CARRIED_OVER),
+                slope_along_run(drift),
             )
         )
     if not rows:
@@ -52,10 +56,14 @@ def along_run_table(
             Column(key="position_p", title="p, position", kind="p"),
             Column(key="block", title="block", kind="count", unit="episodes"),
             Column(key="interval", title="95 %", kind="share_interval"),
+            Column(key="drift_slope", title="drift per episode", kind="number", unit="nat"),
         ),
         rows=tuple(rows),
         basis=basis([Carry.CARRIED_OVER]),
-        notes=("Position test: 20000 permutations of the execution order, seed 20261007, two-sided.",),
+        notes=(
+            "Position test: 20000 permutations of the execution order, seed 20261007, two-sided. Drift per "
+            "episode: least-squares slope of the episodes' median drift over their position.",
+        ),
     )
 
 
@@ -108,15 +116,24 @@ def between_orders_table(series: Sequence[Series], names: Mapping[Key, str]) -> 
 
 def _carried_over(
     series: Sequence[Series], controls: Sequence[ControlSeries], names: Mapping[Key, str]
-) -> Iterator[tuple[str, list[bool]]]:
+) -> Iterator[tuple[str, list[bool], list[float]]]:
+    """(label, differs, median drift or NaN) of every carried-over run, in execution order."""
     for control in controls:
         if control.key.carry is Carry.CARRIED_OVER and len(control.counted) >= FEWEST_EPISODES:
             name = f"{names[control.key.configuration]}: {control.key.arm} vs itself ({control.key.control})"
-            yield name, [bool(pair.differs) for pair in control.counted]
+            comparisons = [pair.comparison for pair in control.counted]
+            yield name, [bool(pair.differs) for pair in control.counted], list(map(_drift, comparisons))
     for one in series:
         if one.key.carry is Carry.CARRIED_OVER and len(one.counted) >= FEWEST_EPISODES:
             name = f"{names[one.key.configuration]}: {pair_label(one)}"
-            yield name, [bool(pair.differs) for pair in one.counted]
+            comparisons = [pair.comparison for pair in one.counted]
+            yield name, [bool(pair.differs) for pair in one.counted], list(map(_drift, comparisons))
+
+
+def _drift(comparison: Comparison) -> float:
+    """Median over requests of their median drift; NaN where none was observed."""
+    seen = [r.median_drift for r in comparison.requests if r.median_drift is not None]
+    return median(seen) if seen else nan
 
 
 def _common_episodes(members: Sequence[Series]) -> list[str]:

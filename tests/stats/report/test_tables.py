@@ -379,3 +379,32 @@ def test_against_another_folder(tmp_path: Path) -> None:
     other = found["cold (other folder) vs warm"]
     assert (other["episodes"], other["differ"], other["requests"], other["flipped"]) == (5, 2, 20, 4)
     assert other["request_rate"] == pytest.approx(0.2)
+
+
+def test_recompute_against_itself_is_pooled_over_configurations(tmp_path: Path) -> None:
+    for name in ("F16", "Q8_0"):
+        for e in range(5):
+            write_trace(
+                tmp_path / f"{name}-{e}.msgpack",
+                requests=1,
+                tokens=4,
+                seed=e,
+                episode_id=f"episode-{e}",
+                arms=COLD,
+                engine={"weight_format": name},
+            )
+    said = " ".join(built(tmp_path).report.summary)
+    assert "Recompute against itself: 0 of 10 episodes differ over 2 configurations, at most 27.75 %" in said
+    assert "exact one-sided 25.89 % if episodes are independent" in said
+
+
+def test_drift_along_a_carried_over_run(tmp_path: Path) -> None:
+    """Drift that grows from episode to episode has a slope above 0."""
+    for e in range(6):
+        path = tmp_path / f"{e}.msgpack"
+        arms = [*COLD, *warm(drift=1e-3 * (1 + e))]
+        write_trace(path, seed=e, episode_id=f"episode-{e}", run_position=e, arms=arms)
+        carried_over(path)
+    found = next(r for r in rows(built(tmp_path), "along_run") if "cold vs warm" in str(r["series"]))
+    assert found["episodes"] == 6
+    assert float(str(found["drift_slope"])) == pytest.approx(5e-4, rel=0.2)

@@ -95,6 +95,12 @@ def test_doctor_of_something_else(tmp_path) -> None:
         examine(str(tmp_path / "missing.gguf"), FAKE)
 
 
+def test_tui_without_a_terminal(flipped) -> None:
+    done = run("tui", str(flipped), "--engine", "fake")
+    assert isinstance(done.exception, UsageError)
+    assert "needs a terminal" in str(done.exception)
+
+
 def test_tui_of_a_missing_file(tmp_path) -> None:
     done = run("tui", str(tmp_path / "missing.msgpack"), "--engine", "fake")
     assert isinstance(done.exception, UsageError)

@@ -49,11 +49,14 @@ def tui(
 ) -> None:
     """Wire the options to a ``TraceApp``; its help text is ``HELP``."""
     import gc
+    import sys
 
     from tracer.errors import UsageError
 
     if not path.exists():
         raise UsageError(f"{path} does not exist; give a trace file, or a folder of traces.")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(f"The screen needs a terminal; cachetrace show {path} prints what is in a trace.")
     # Importing makes many objects and no garbage; collecting it in between costs a tenth of a second.
     # The application switches it on again with its first paint.
     gc.disable()

@@ -1,8 +1,7 @@
 """The search: default first, then single settings, then pairs, until a change is found and verified.
 
-"Smallest" means one setting before two, and among equals the one that costs the least time. A change
-counts when cold and warm are identical on every request AND a second run from a fresh start repeats
-both arms and agrees again.
+"Smallest" means one setting before two, and then what ``ranking`` says. A change counts when cold and
+warm are identical on every request AND a second run from a fresh start repeats both arms and agrees again.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from replay.bisect.candidates import Configuration, NotTried, candidates, pairs
 from replay.bisect.outcome import Agreement, BisectResult, Found, Trial
+from replay.bisect.ranking import distance, smallest_first
 from replay.bisect.requests import DIFFERENT, FEW, LOOKED_AT, askable, asked_for, shortest_differing
 from replay.bisect.settings import SETTINGS
 from replay.bisect.trial_reading import read_trial
@@ -207,9 +207,9 @@ class _Search:
         return read_trial(path, configuration, self._trials.path_of(_DEFAULT))
 
     def _verified(self, trials: Iterable[Trial], default: Trial) -> Trial | None:
-        """The cheapest of the trials that agree, if a second run from a fresh start says so too."""
+        """The smallest of the changes that agree, if a second run from a fresh start says so too."""
         agreeing = [trial for trial in trials if trial.agreement is Agreement.AGREES]
-        for trial in sorted(agreeing, key=lambda t: _seconds(t, default)):
+        for trial in smallest_first(agreeing, default):
             self._say(f"verifying {trial.configuration.label}: both arms again from a fresh start")
             again = self._try(trial.configuration, repeats=2)
             self._done[_place(self._done, trial)] = again
@@ -220,7 +220,7 @@ class _Search:
 
     def _pairs(self, default: Trial) -> Trial | None:
         """Two settings together, the ones that came nearest alone first; the first that agrees is taken."""
-        ranked = [trial.configuration for trial in sorted(self._done, key=_distance)]
+        ranked = [trial.configuration for trial in sorted(self._done, key=distance)]
         chosen = pairs(ranked)[: self._options.most_pairs]
         started = time.monotonic()
         for place, pair in enumerate(chosen):
@@ -269,20 +269,6 @@ class _Search:
 
     def _say(self, sentence: str) -> None:
         self._trials.progress.note(sentence)
-
-
-def _seconds(trial: Trial, default: Trial) -> float:
-    """Time that the default's warm tokens would take under this configuration; unknown comes last."""
-    needed = trial.warm_speed.seconds(default.prompt_tokens, default.output_tokens)
-    return float("inf") if needed is None else needed
-
-
-def _distance(trial: Trial) -> tuple[int, int, float]:
-    """How far a configuration alone was from agreement: refused ones last."""
-    cross = trial.cross
-    if cross is None or trial.agreement is Agreement.NOT_VERIFIED:
-        return (1, 0, 0.0)
-    return (0, cross.flipped, cross.max_drift or 0.0)
 
 
 def _place(trials: Sequence[Trial], wanted: Trial) -> int:

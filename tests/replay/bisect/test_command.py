@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from cachetrace import build_app
 from replay.bisect.outcome import Agreement
-from stats.bisect_table import bisect_report, configurations_table, moved
+from stats.bisect_findings import moved
+from stats.bisect_table import bisect_report, configurations_table
 from stats.renderers.json import render_json
 from stats.renderers.terminal import render_terminal
 from tests.replay.bisect.conftest import Openings

@@ -78,6 +78,17 @@ def test_the_cheaper_of_two_that_agree_is_chosen(bisected):
     assert not trial_of(result, "flash-attention=off").verified  # only the cheaper one was run again
 
 
+def test_of_two_that_cost_the_same_the_one_that_leaves_the_cold_numbers_is_chosen(bisected):
+    slow = Openings(
+        exact=lambda c: (flash_off(c) and 7) or (c.threads == 1 and 64),
+        script=lambda *_: FakeScript(token_seconds=0.002),  # so that nothing else decides the time
+    )
+    result = bisected(slow, "flash-attention=off", "threads=1")
+    assert trial_of(result, "flash-attention=off").agreement is Agreement.AGREES
+    assert not trial_of(result, "flash-attention=off").cold_moved.all_identical
+    assert result.chosen.configuration.label == "threads=1"
+
+
 def test_none_found_is_a_result(bisected):
     result = bisected(Openings(), "flash-attention=off", "threads=1", most_pairs=1)
     assert result.found is Found.NONE

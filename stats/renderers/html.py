@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stats.renderers.cells import cell_text, heading, is_numeric
+from stats.renderers.arrange import arrange
+from stats.renderers.cells import heading, is_numeric
 from stats.tables.table import Report, Table
 from tracer.clean_text import html
 
@@ -18,6 +19,7 @@ th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: left;
   white-space: pre-wrap }
 th { border-bottom: 2px solid #555 }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
+td.s { color: #555; padding-left: 1.6rem; white-space: normal }
 p.basis, p.note { color: #555; font-size: .86rem; margin: .4rem 0 }
 figure { margin: 1.5rem 0; background: #fff; color: #1b1b1b }
 figure svg { max-width: 100%; height: auto }
@@ -53,23 +55,25 @@ def render_html(report: Report, figures: Sequence[tuple[str, str]] = ()) -> str:
 
 
 def table_html(table: Table) -> str:
-    """One table with its title, basis and notes; all rows that a page shows."""
-    shown = table.rows if table.shown_rows is None else table.rows[: table.shown_rows]
-    numeric = [' class="n"' if is_numeric(column) else "" for column in table.columns]
+    """One table with its title, basis and notes; all rows that a page shows, sentences below their row."""
+    arranged = arrange(table)
+    numeric = [' class="n"' if is_numeric(column) else "" for column in arranged.columns]
     head = "".join(
         f"<th{style}>{html(heading(column))}</th>"
-        for style, column in zip(numeric, table.columns, strict=True)
+        for style, column in zip(numeric, arranged.columns, strict=True)
     )
-    lines = [f"<h2>{html(table.title)}</h2>", f"<table><thead><tr>{head}</tr></thead><tbody>"]
-    for row in shown:
-        cells = "".join(
-            f"<td{style}>{html(cell_text(cell, column))}</td>"
-            for style, cell, column in zip(numeric, row, table.columns, strict=True)
-        )
+    lines = [f"<h2>{html(table.title)}</h2>"]
+    if arranged.shared:
+        lines.append(f"<p class=basis>{html(arranged.shared)}</p>")
+    lines.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
+    for row, sentences in zip(arranged.rows, arranged.sentences, strict=True):
+        cells = "".join(f"<td{style}>{html(cell)}</td>" for style, cell in zip(numeric, row, strict=True))
         lines.append(f"<tr>{cells}</tr>")
+        span = f'<tr><td class="s" colspan="{len(numeric)}">'
+        lines += [f"{span}{html(sentence)}</td></tr>" for sentence in sentences]
     lines.append("</tbody></table>")
-    if len(shown) < len(table.rows):
-        lines.append(f"<p class=note>… and {len(table.rows) - len(shown)} more rows.</p>")
+    if arranged.left_out:
+        lines.append(f"<p class=note>… and {arranged.left_out} more rows.</p>")
     lines.append(f"<p class=basis>{html(table.basis)}</p>")
     lines += [f"<p class=note>{html(note)}</p>" for note in table.notes]
     return "\n".join(lines)

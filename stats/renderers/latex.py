@@ -2,7 +2,8 @@ r"""The report's tables as LaTeX with booktabs, to be ``\input`` or compiled alo
 
 from __future__ import annotations
 
-from stats.renderers.cells import cell_text, heading, is_numeric
+from stats.renderers.arrange import arrange
+from stats.renderers.cells import heading, is_numeric
 from stats.tables.table import Column, Report, Table
 from tracer.clean_text import latex
 
@@ -19,6 +20,7 @@ _HEAD = r"""% Needs the packages booktabs, longtable, array and textcomp.
 \footnotesize
 """
 TEXT_COLUMN_MM = 32
+SENTENCE_MM = 230
 
 
 def render_latex(report: Report) -> str:
@@ -37,18 +39,17 @@ def render_latex(report: Report) -> str:
 
 
 def table_latex(table: Table) -> str:
-    """One longtable with caption, basis and notes."""
-    shown = table.rows if table.shown_rows is None else table.rows[: table.shown_rows]
-    head = " & ".join(_text(heading(column)) for column in table.columns) + r" \\"
-    body = [
-        " & ".join(_text(cell_text(cell, column)) for cell, column in zip(row, table.columns, strict=True))
-        + r" \\"
-        for row in shown
-    ]
-    notes = [table.basis, *table.notes]
-    if len(shown) < len(table.rows):
-        notes.insert(0, f"{len(table.rows) - len(shown)} more rows are not shown.")
-    specification = "".join(_alignment(column) for column in table.columns)
+    """One longtable with caption, basis and notes; sentences run over the whole width below their row."""
+    arranged = arrange(table)
+    head = " & ".join(_text(heading(column)) for column in arranged.columns) + r" \\"
+    body = []
+    for row, sentences in zip(arranged.rows, arranged.sentences, strict=True):
+        body.append(" & ".join(map(_text, row)) + r" \\")
+        body += [_sentence(sentence, len(arranged.columns)) for sentence in sentences]
+    notes = [*([f"{arranged.shared}."] if arranged.shared else []), table.basis, *table.notes]
+    if arranged.left_out:
+        notes.insert(0, f"{arranged.left_out} more rows are not shown.")
+    specification = "".join(_alignment(column) for column in arranged.columns)
     return "\n".join(
         [
             rf"\begin{{longtable}}{{@{{}}{specification}@{{}}}}",
@@ -62,6 +63,11 @@ def table_latex(table: Table) -> str:
             r"\end{longtable}",
         ]
     )
+
+
+def _sentence(sentence: str, columns: int) -> str:
+    """A line over all columns."""
+    return rf"\multicolumn{{{columns}}}{{@{{}}p{{{SENTENCE_MM}mm}}@{{}}}}{{{_text(sentence)}}} \\"
 
 
 def _alignment(column: Column) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stats.renderers.cells import cell_text, heading, is_numeric
+from stats.renderers.arrange import arrange
+from stats.renderers.cells import heading, is_numeric
 from stats.tables.table import Report, Table
 from tracer.clean_text import markdown, markdown_code
 
@@ -20,23 +21,21 @@ def render_markdown(report: Report) -> str:
 
 def table_markdown(table: Table, level: int = 2) -> str:
     """One table with its basis and notes; long tables are cut with a count."""
-    shown = table.rows if table.shown_rows is None else table.rows[: table.shown_rows]
-    lines = [
-        f"{'#' * level} {markdown(table.title)}",
-        "",
-        "| " + " | ".join(markdown(heading(column)) for column in table.columns) + " |",
-        "|" + "|".join("---:" if is_numeric(column) else "---" for column in table.columns) + "|",
-    ]
+    arranged = arrange(table)
+    columns = arranged.columns
+    lines = [f"{'#' * level} {markdown(table.title)}", ""]
+    if arranged.shared:
+        lines += [markdown(arranged.shared), ""]
     lines += [
-        "| "
-        + " | ".join(
-            markdown(cell_text(cell, column)) for cell, column in zip(row, table.columns, strict=True)
-        )
-        + " |"
-        for row in shown
+        "| " + " | ".join(markdown(heading(column)) for column in columns) + " |",
+        "|" + "|".join("---:" if is_numeric(column) else "---" for column in columns) + "|",
     ]
-    if len(shown) < len(table.rows):
-        lines += ["", f"… and {len(table.rows) - len(shown)} more rows."]
+    lines += ["| " + " | ".join(markdown(cell) for cell in row) + " |" for row in arranged.rows]
+    if arranged.left_out:
+        lines += ["", f"… and {arranged.left_out} more rows."]
+    sentences = [sentence for row in arranged.sentences for sentence in row]
+    if sentences:
+        lines += ["", *(f"- {markdown(sentence)}" for sentence in sentences)]
     lines += ["", markdown(table.basis)]
     lines += [line for note in table.notes for line in ("", markdown(note))]
     return "\n".join(lines)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stats.renderers.cells import cell_text, heading, is_numeric
+from stats.renderers.arrange import arrange
+from stats.renderers.cells import heading, is_numeric
 from stats.tables.table import Report, Table
 from tracer.clean_text import NOT_OBSERVED, cells, clean, fit
 
 GAP = "  "
 NARROWEST = 6
 LONGEST_WORD = 20
-WORTH_SAYING_ONCE = 12
 DEFAULT_WIDTH = 120
 
 
@@ -29,67 +29,27 @@ def render_terminal(report: Report, width: int = DEFAULT_WIDTH) -> str:
 
 def table_text(table: Table, width: int = DEFAULT_WIDTH) -> str:
     """One table with its title, basis and notes."""
-    shown = table.rows if table.shown_rows is None else table.rows[: table.shown_rows]
-    body = [
-        [clean(cell_text(c, column)) for c, column in zip(row, table.columns, strict=True)] for row in shown
-    ]
-    common, kept, below = _arranged(table, body)
-    prefixes = {i: shared for i in kept if (shared := _shared_prefix(table, body, i))}
-    body = [[cell[len(prefixes.get(i, "")) :] for i, cell in enumerate(row)] for row in body]
-    head = [clean(heading(table.columns[i])) for i in kept]
-    right = [is_numeric(table.columns[i]) for i in kept]
-    rows = [[row[i] for i in kept] for row in body]
-    foldable = [table.columns[i].kind == "text" for i in kept]
+    arranged = arrange(table)
+    head = [clean(heading(column)) for column in arranged.columns]
+    right = [is_numeric(column) for column in arranged.columns]
+    foldable = [column.kind == "text" for column in arranged.columns]
+    rows = [[clean(cell) for cell in row] for row in arranged.rows]
     widths = _column_widths(head, rows, foldable, width)
-    lines = [clean(table.title)]
-    said = [f"{table.columns[i].title}: {body[0][i]}" for i in common]
-    said += [f"{table.columns[i].title} begins with: {shared.strip()}" for i, shared in prefixes.items()]
-    if said:
-        lines.append(_wrapped(f"All rows: {'; '.join(said)}", width))
+    lines = [clean(table.title), *([_wrapped(arranged.shared, width)] if arranged.shared else [])]
     fits = sum(widths) + len(GAP) * (len(widths) - 1) <= width
     if fits:
         lines += [*_row_lines(head, widths, right), GAP.join("─" * w for w in widths)]
-    for row, whole in zip(rows, body, strict=True):
+    for row, sentences in zip(rows, arranged.sentences, strict=True):
         lines += _row_lines(row, widths, right) if fits else _stacked(head, row, width)
-        sentences = [whole[i] for i in below if whole[i] != NOT_OBSERVED]
         lines += [_wrapped(f"    {sentence}", width, indent="    ") for sentence in sentences]
-    if not body:
+    if not rows:
         lines.append("(none)")
-    if len(shown) < len(table.rows):
-        more = len(table.rows) - len(shown)
-        lines.append(_wrapped(f"… and {more} more rows; `--format csv` or `json` has all of them.", width))
+    if arranged.left_out:
+        more = f"… and {arranged.left_out} more rows; `--format csv` or `json` has all of them."
+        lines.append(_wrapped(more, width))
     lines.append(_wrapped(table.basis, width))
     lines += [_wrapped(note, width) for note in table.notes]
     return "\n".join(lines)
-
-
-def _arranged(table: Table, body: Sequence[Sequence[str]]) -> tuple[list[int], list[int], list[int]]:
-    """(columns said once above, columns of the table, columns below each row)."""
-    common, kept, below = [], [], []
-    for i, column in enumerate(table.columns):
-        values = {row[i] for row in body}
-        if column.kind == "sentence":
-            below.append(i)
-        elif values == {NOT_OBSERVED} or (column.quiet and values <= {"0", NOT_OBSERVED} and body):
-            continue  # a column that says nothing only takes room
-        elif column.common and len(values) == 1:
-            common.append(i)
-        else:
-            kept.append(i)
-    return common, kept, below
-
-
-def _shared_prefix(table: Table, body: Sequence[Sequence[str]], i: int) -> str:
-    """What all cells of a ``common`` column begin with, up to a whole part of a name; "" when little."""
-    if not table.columns[i].common or not body:
-        return ""
-    first, last = min(row[i] for row in body), max(row[i] for row in body)
-    # In sorted order the first and the last differ the most.
-    shared = first[
-        : next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    ]
-    cut = max((shared.rfind(mark) + len(mark) for mark in (" · ", ", ", ": ") if mark in shared), default=0)
-    return shared[:cut] if cut >= WORTH_SAYING_ONCE else ""
 
 
 def _column_widths(

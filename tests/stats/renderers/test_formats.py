@@ -159,9 +159,8 @@ def check_latex(text: str) -> None:
             assert open_environments.pop() == name
     assert open_environments == []
     for table in re.findall(r"\\begin\{longtable\}.*?\\end\{longtable\}", text, re.S):
-        rows = [
-            line for line in table.splitlines() if line.endswith(r"\\") and not line.startswith(r"\caption")
-        ]
+        lines = [line for line in table.splitlines() if line.endswith(r"\\")]
+        rows = [line for line in lines if not line.startswith((r"\caption", r"\multicolumn"))]
         widths = {len(re.findall(r"(?<!\\)&", row)) for row in rows}
         assert len(widths) == 1
         assert all(command in table for command in (r"\toprule", r"\midrule", r"\bottomrule"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stats.renderers.arrange import arrange
 from stats.renderers.cells import heading, is_numeric
-from stats.tables.table import Report, Table
+from stats.tables.table import Column, Report, Table
 from tracer.clean_text import markdown, markdown_code
 
 
@@ -30,7 +30,10 @@ def table_markdown(table: Table, level: int = 2) -> str:
         "| " + " | ".join(markdown(heading(column)) for column in columns) + " |",
         "|" + "|".join("---:" if is_numeric(column) else "---" for column in columns) + "|",
     ]
-    lines += ["| " + " | ".join(markdown(cell) for cell in row) + " |" for row in arranged.rows]
+    lines += [
+        "| " + " | ".join(_cell(cell, column) for cell, column in zip(row, columns, strict=True)) + " |"
+        for row in arranged.rows
+    ]
     if arranged.left_out:
         lines += ["", f"… and {arranged.left_out} more rows."]
     sentences = [sentence for row in arranged.sentences for sentence in row]
@@ -39,3 +42,8 @@ def table_markdown(table: Table, level: int = 2) -> str:
     lines += ["", markdown(table.basis)]
     lines += [line for note in table.notes for line in ("", markdown(note))]
     return "\n".join(lines)
+
+
+def _cell(text: str, column: Column) -> str:
+    """Numbers are of our own making and stay readable in the source; all else is escaped."""
+    return markdown(text) if column.kind == "text" else text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from replay.bisect.outcome import Agreement, BisectResult, Counts, Found, Speed, Trial
 from stats.bisect_findings import indices, is_chosen, moved, summary, ubatch_1
 from stats.tables.table import Cell, Column, Report, Table
@@ -84,6 +86,7 @@ def configurations_table(result: BisectResult) -> Table:
             "Cold moved: this configuration's cold arm held against the default's cold arm.",
             "Controls: both arms were run again from a fresh start and gave the same numbers. The default "
             "is run twice, and so is a change before it counts as found; the others once.",
+            f"The trace files are in {result.folder}.",
         ),
     )
 
@@ -144,7 +147,7 @@ def _row(trial: Trial) -> tuple[Cell, ...]:
         cached,
         moved(trial.cold_moved),
         {None: "not repeated", True: "repeats", False: "does not repeat"}[trial.repeats_itself],
-        trial.file,
+        None if trial.file is None else Path(trial.file).name,
         trial.reason or None,
     )
 

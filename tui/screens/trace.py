@@ -65,6 +65,7 @@ class TraceScreen(TraceActions):
         self._listed_for: Hashable = None
         self._drawn: dict[str, Hashable] = {}
         self._rates: Rates | None = None
+        self._rates_asked = False
 
     def compose(self) -> ComposeResult:
         yield StatusLine()
@@ -86,11 +87,17 @@ class TraceScreen(TraceActions):
         self._arrange()
         self.cursor = navigation.clamped(self.stream, self.cursor)
         self.go_pane(1 if self.wide else 0)
-        self.set_timer(_RATES_AFTER_S, self._read_rates)
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002  # the size is read from the screen
         self._arrange()
-        self.call_after_refresh(self.refresh_panes)
+        self.call_after_refresh(self._first_panes)
+
+    def _first_panes(self) -> None:
+        """Draw the panes at this size; the rates are read when that has been painted."""
+        self.refresh_panes()
+        if not self._rates_asked:
+            self._rates_asked = True
+            self.call_after_refresh(self.set_timer, _RATES_AFTER_S, self._read_rates)
 
     def on_unmount(self) -> None:
         self.model.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ def draw_files(figures: Sequence[Figure], folder: Path) -> list[Path]:
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context(settings):
+        with matplotlib.rc_context(settings), warnings.catch_warnings():
+            # A name in a script that the font lacks is drawn as boxes; the tables hold it in full.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             for figure in figures:
                 written += _draw(figure, folder)
     except OSError as error:

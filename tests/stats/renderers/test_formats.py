@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from stats.figures.all import all_figures
+from stats.figures.figure import Axis, Figure, Line
 from stats.intervals import Interval
 from stats.renderers.cells import cell_text, p_text
 from stats.renderers.choose import render
@@ -132,6 +133,19 @@ def test_figure_files_are_the_same_each_time(built: Built, tmp_path: Path) -> No
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
         assert one.stat().st_size > 1000
+
+
+def test_figure_files_draw_names_in_any_script(tmp_path: Path) -> None:
+    line = Line(label="表計算 $x$ \x1b[31m", x=(0.0, 1.0), y=(0.2, 0.4), low=(0.1, None), high=(0.3, None))
+    figure = Figure(
+        name="any",
+        title="表 $\\alpha$",
+        caption="c",
+        x=Axis(title="x", names=("表", "a b c d e f g h i j k l m n")),
+        y=Axis(title="y", percent=True),
+        lines=(line,),
+    )
+    assert len(draw_files([figure], tmp_path)) == 2
 
 
 def test_latex_is_balanced_and_plain_ascii(built: Built) -> None:

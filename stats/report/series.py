@@ -69,6 +69,8 @@ class EpisodePair(Struct, frozen=True, kw_only=True):
     evidence_class: EvidenceClass
     why_not: str
     """Why this episode does not count; empty when it does."""
+    attribution_known: bool = True
+    """False for imported arms, whose states could not be held against what was expected."""
     declared: bool = False
     """Only the class of its evidence keeps it from counting."""
     solved: tuple[bool | None, bool | None] = (None, None)
@@ -193,6 +195,7 @@ def _pair(
         within_arm=controls[1],
         evidence_class=weakest,
         why_not=_why_not(comparison, baseline, arm, controls, differs),
+        attribution_known=baseline.assessment.may_count and arm.assessment.may_count,
         declared=_only_declared(comparison, baseline, arm, controls, differs),
         solved=(outcomes[0].solved if outcomes[0] else None, outcomes[1].solved if outcomes[1] else None),
         ended=(outcomes[0].ended if outcomes[0] else None, outcomes[1].ended if outcomes[1] else None),

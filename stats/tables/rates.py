@@ -144,7 +144,7 @@ def _row(one: Series, pairs: Sequence[EpisodePair], names: Mapping[Key, str]) ->
         episode_rate_interval(differs, one.key.carry),
         sum(bool(p.within_baseline and p.within_baseline.differs) for p in pairs),
         sum(bool(p.within_arm and p.within_arm.differs) for p in pairs),
-        sum(_attributable(pair) for pair in pairs),
+        sum(_attributable(p) for p in pairs) if all(p.attribution_known for p in pairs) else None,
         carry_word(one.key.carry),
         str(one.key.control),
         ", ".join(sorted({str(pair.evidence_class) for pair in pairs})),

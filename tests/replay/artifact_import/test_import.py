@@ -98,6 +98,8 @@ def test_the_report_counts_them_and_says_how(artifact, tmp_path: Path) -> None:
     assert (cells["episodes"], cells["cross"], cells["on"], cells["off"]) == (2, 1, 0, 0)
     assert (cells["median_request"], cells["median_token"]) == (1, 2)
     assert (cells["kept"], cells["control"]) == ("carried over", "passes")
+    rate = dict(zip([c.key for c in tables["rates"].columns], tables["rates"].rows[0], strict=True))
+    assert rate["attributable"] is None
     assert len(tables["declared"].rows) == 1
     assert report.disclosure is not None
     said = " ".join(str(cell) for row in report.disclosure.rows for cell in row)

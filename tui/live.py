@@ -140,7 +140,7 @@ class Live:
             said = (
                 f"the replay failed: {reason}" if reason else "the replay is done; a looks at the other arms"
             )
-            self._say(clean(said), wrong=bool(reason))
+            self._say(said, wrong=bool(reason))
             return
         last = f" Its last words: {outcome.log[-1]}" if outcome.ending is Ending.DIED and outcome.log else ""
         self._say(
@@ -158,7 +158,7 @@ class Live:
             self._screen.refresh_panes()
 
     def _say(self, text: str, *, wrong: bool = False) -> None:
-        self._app.notify(text, severity="error" if wrong else "information", timeout=8, markup=False)
+        self._app.notify(clean(text), severity="error" if wrong else "information", timeout=8, markup=False)
 
 
 def options_like(arm: Arm, requests: int) -> ReplayOptions:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 from textual.screen import Screen
 
+from tracer.clean_text import clean
 from tracer.errors import CachetraceError, UsageError
 from tui import navigation
 from tui.view_model import Cursor
@@ -66,7 +67,7 @@ class TraceActions(Screen[None]):
         return PANES[self.pane].id
 
     def _say(self, text: str, *, wrong: bool = False) -> None:
-        self.notify(text, severity="warning" if wrong else "information", timeout=4, markup=False)
+        self.notify(clean(text), severity="warning" if wrong else "information", timeout=4, markup=False)
 
     # move
 

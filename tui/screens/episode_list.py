@@ -42,7 +42,7 @@ class EpisodeListScreen(Screen[None]):
 
     BINDINGS: ClassVar = bindings_of(Context.LIST)
     DEFAULT_CSS = """
-    EpisodeListScreen EpisodeTable { height: 1fr; background: $background; scrollbar-size: 1 1; }
+    EpisodeListScreen EpisodeTable { height: 1fr; background: $background; scrollbar-size: 0 1; }
     EpisodeTable > .datatable--header { background: $background; color: $primary; text-style: bold; }
     """
     contexts = (Context.LIST, Context.EVERYWHERE)

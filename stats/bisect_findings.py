@@ -43,8 +43,11 @@ def _chosen(result: BisectResult, trial: Trial) -> Iterator[str]:
         f"{_tried(result)}."
     )
     lengths = trial.exposed_lengths
+    wider = (
+        "" if trial.wider is None else f", and so they did on {trial.wider.requests} requests of the episode"
+    )
     yield (
-        "Verified: a second run from a fresh start repeated both arms and they agreed again, on "
+        f"Verified: a second run from a fresh start repeated both arms and they agreed again{wider}: on "
         f"{len(lengths)} prompt lengths served from a cache ({', '.join(map(str, lengths))} tokens)."
     )
     if trial.cold_moved is not None:

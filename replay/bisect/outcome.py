@@ -80,6 +80,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     warm_control: Counts | None = None
     again: Counts | None = None
     """Cold against warm of the second repeat."""
+    wider: Counts | None = None
+    """Cold against warm over all requests that the default was looked at over; None = these are all."""
     cold_moved: Counts | None = None
     """This configuration's cold arm against the default's."""
     cold_speed: Speed = Speed()
@@ -100,8 +102,9 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def verified(self) -> bool:
-        """A second run from a fresh start repeated both arms, and they agreed again."""
+        """A second run from a fresh start repeated both arms, and they agreed again, on all requests."""
         agreed = self.again is not None and self.again.all_identical
+        agreed = agreed and (self.wider is None or self.wider.all_identical)
         return self.agreement is Agreement.AGREES and bool(self.repeats_itself) and agreed
 
 

@@ -17,7 +17,7 @@ from replay.bisect.outcome import Agreement, BisectResult, Found, Trial
 from replay.bisect.ranking import distance, smallest_first
 from replay.bisect.requests import DIFFERENT, FEW, LOOKED_AT, askable, asked_for, shortest_differing
 from replay.bisect.settings import SETTINGS
-from replay.bisect.trial_reading import read_trial
+from replay.bisect.trial_reading import read_trial, widened
 from replay.bisect.trial_run import Trials, complete_arm
 from replay.divergence import compare_arms
 from replay.engine_guard import settings_as_recorded
@@ -124,6 +124,8 @@ class _Search:
         self._singles = tuple(singles)
         self._not_tried = tuple(not_tried)
         self._options = options
+        self._wider: Trials | None = None
+        """For verifying: every request that was looked at, where candidates are tried on fewer."""
         self._done: list[Trial] = []
         self._tried_pairs = 0
         self._possible_pairs = len(pairs(self._singles))
@@ -149,6 +151,7 @@ class _Search:
                 requests = trials.trace.requests(trials.source.index)
                 chosen = shortest_differing(verdicts, requests, trials.priming)
                 self._trials = replace(trials, requests=chosen)
+                self._wider = replace(trials, prefix="verify-") if chosen != look.requests else None
                 self._say(f"trying candidates on {_these(chosen)}: the shortest that show the difference")
             if self._trials.requests == look.requests and not trials.path_of(_DEFAULT).exists():
                 shutil.copyfile(look.path_of(_DEFAULT), trials.path_of(_DEFAULT))
@@ -198,24 +201,36 @@ class _Search:
                 )
         return trial
 
-    def _try(self, configuration: Configuration, repeats: int = 1) -> Trial:
+    def _try(self, configuration: Configuration, repeats: int = 1, trials: Trials | None = None) -> Trial:
         try:
-            path = self._trials.run(configuration, repeats)
+            path = (trials or self._trials).run(configuration, repeats)
         except (EngineError, StateRefused) as error:
             self._say(f"{configuration.label}: refused: {error}")
             return Trial(configuration=configuration, agreement=Agreement.REFUSED, reason=str(error))
-        return read_trial(path, configuration, self._trials.path_of(_DEFAULT))
+        return read_trial(path, configuration, None if trials else self._trials.path_of(_DEFAULT))
+
+    def _verify(self, configuration: Configuration) -> Trial:
+        """Both arms again from a fresh start; then once over every request that was looked at.
+
+        Kernels change with the length of what is computed: a change that makes short prompts agree was
+        seen to flip long ones.
+        """
+        self._say(f"verifying {configuration.label}: both arms again from a fresh start")
+        trial = self._try(configuration, repeats=2)
+        if self._wider is None or not trial.verified:
+            return trial
+        self._say(f"verifying {configuration.label} on {_these(self._wider.requests)}")
+        return widened(trial, self._try(configuration, trials=self._wider))
 
     def _verified(self, trials: Iterable[Trial], default: Trial) -> Trial | None:
         """The smallest of the changes that agree, if a second run from a fresh start says so too."""
         agreeing = [trial for trial in trials if trial.agreement is Agreement.AGREES]
         for trial in smallest_first(agreeing, default):
-            self._say(f"verifying {trial.configuration.label}: both arms again from a fresh start")
-            again = self._try(trial.configuration, repeats=2)
+            again = self._verify(trial.configuration)
             self._done[_place(self._done, trial)] = again
             if again.verified:
                 return again
-            self._say(f"{trial.configuration.label} did not repeat itself")
+            self._say(f"{trial.configuration.label}: {again.reason or 'does not repeat itself'}")
         return None
 
     def _pairs(self, default: Trial) -> Trial | None:

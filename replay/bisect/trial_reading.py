@@ -47,6 +47,19 @@ def read_trial(path: Path, configuration: Configuration, default: Path | None = 
         return replace(trial, agreement=agreement, reason=reason)
 
 
+def widened(trial: Trial, wide: Trial) -> Trial:
+    """A trial that agreed, with what the same configuration shows over more requests."""
+    if wide.agreement is Agreement.AGREES:
+        return replace(trial, wider=wide.cross, exposed_lengths=wide.exposed_lengths)
+    reason = wide.reason
+    if wide.cross is not None and wide.cross.identical < wide.cross.requests:
+        others = wide.cross.requests - wide.cross.identical
+        reason = (
+            f"agrees on these requests, but {others} of {wide.cross.requests} differ in the verifying run"
+        )
+    return replace(trial, wider=wide.cross, agreement=wide.agreement, reason=reason)
+
+
 def counted(comparison: Comparison) -> Counts:
     """How often each verdict was given. A refused comparison counts no request."""
     verdicts = [v.verdict for v in comparison.requests]

@@ -23,15 +23,17 @@ CHOICE = EngineChoice(engine="fake")
 class Obedient(FakeEngine):
     """A fake engine that can be told to compute as if nothing had been cached.
 
-    ``exact``: False, True, or the width of the batches that it pretends to have prefilled in.
+    ``exact``: False, True, or the width of the batches that it pretends to have prefilled in; only for
+    prompts of up to ``upto`` tokens.
     """
 
-    def __init__(self, script, *, exact):
+    def __init__(self, script, *, exact, upto=1 << 20):
         super().__init__(script)
+        self._upto = upto
         self._exact, self._width = exact, script.batch_tokens if exact is True else exact
 
     def _row(self, prompt_tokens):
-        if self._exact:
+        if self._exact and prompt_tokens <= self._upto:
             ids = self._held[0]
             batches = []
             for start in range(0, prompt_tokens, self._width):
@@ -49,6 +51,7 @@ class Openings:
     exact: object = lambda choice: False
     refuses: object = lambda choice: None
     script: object = lambda choice, opening: FakeScript()
+    upto: object = lambda choice: 1 << 20
     asked: list[EngineChoice] = field(default_factory=list)
     opened: list[Obedient] = field(default_factory=list)
 
@@ -60,7 +63,7 @@ class Openings:
         script = self.script(choice, len(self.asked))
         if choice.batch_tokens is not None:
             script = msgspec.structs.replace(script, batch_tokens=choice.batch_tokens)
-        engine = Obedient(script, exact=self.exact(choice))
+        engine = Obedient(script, exact=self.exact(choice), upto=self.upto(choice))
         self.opened.append(engine)
         return engine
 

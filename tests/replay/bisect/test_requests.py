@@ -2,7 +2,7 @@
 
 import pytest
 
-from replay.bisect.outcome import Found
+from replay.bisect.outcome import Agreement, Found
 from replay.bisect.requests import asked_for
 from stats.bisect_table import bisect_report
 from tests.replay.bisect.conftest import Openings
@@ -19,6 +19,7 @@ def test_of_a_long_episode_the_shortest_differing_requests_are_asked(tmp_path, b
     record(trace, FakeEngine(), chat(MANY))
     result = bisected(Openings(exact=lambda c: c.threads == 1), "threads=1", trace=trace)
     asked = result.requests
+    assert result.chosen.wider.requests == 12  # verified on all that was looked at
     assert asked == tuple(range(len(asked)))  # each meets the cache that it met in the episode
     assert 4 <= len(asked) <= 12
     assert result.requests_recorded == 15
@@ -56,3 +57,20 @@ def test_a_long_episode_without_divergence_is_looked_at_and_repeated(tmp_path, b
     assert result.requests == tuple(range(12))
     assert result.default.repeats_itself
     assert "12 of 15 recorded requests (0 to 11" in " ".join(bisect_report(result, None).summary)
+
+
+def test_a_change_that_helps_short_prompts_only_is_not_the_answer(tmp_path, bisected):
+    trace = tmp_path / "long.msgpack"
+    record(trace, FakeEngine(), chat(MANY))
+    opener = Openings(
+        exact=lambda c: c.threads == 1 or c.kv_type == "f32",
+        upto=lambda c: 300 if c.threads == 1 else 1 << 20,
+        script=lambda c, _: FakeScript(token_seconds=0.002 if c.kv_type == "f32" else 0.0),
+    )
+    result = bisected(opener, "threads=1", "kv-type=f32", trace=trace)
+    assert result.chosen.configuration.label == "kv-type=f32"
+    (short, _) = result.trials
+    assert short.cross.all_identical
+    assert short.agreement in (Agreement.DRIFTS, Agreement.FLIPS)
+    assert "differ when verified" in short.reason
+    assert not short.verified

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracer.episode import CacheState
+from tracer.episode import CacheState, Way
 from tracer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE = Path("cachetrace-demo.msgpack")
 STATES = (CacheState.COLD, CacheState.WARM, CacheState.SNAPSHOT, CacheState.NO_PROMPT_CACHE)
+REPEATS = 2
 TURNS = 5
 """The model drives: five answers in words hold enough near ties for one to flip on the processors tried."""
 NEW_TOKENS = 48
@@ -47,8 +48,22 @@ def record_and_replay(path: Path, choice: EngineChoice, *, turns: int, quiet: bo
     for _ in run.record(choice, wish, path):
         pass
     replay_trace(
-        path, choice, ReplayOptions(states=STATES, command=this_command()), progress_for(quiet=quiet)
+        path,
+        choice,
+        ReplayOptions(states=STATES, repeats=REPEATS, command=this_command()),
+        progress_for(quiet=quiet),
     )
+
+
+def is_complete(path: Path) -> bool:
+    """Whether the file has the recording and both runs of every state already: then no engine is needed."""
+    if not path.exists():
+        return False
+    from tracer.tracefile import read_header
+
+    head = read_header(path)
+    replayed = [one.arm.state for one in head.arms if one.arm.way is not Way.RECORDED and one.complete]
+    return head.complete and not head.damaged and all(replayed.count(state) >= REPEATS for state in STATES)
 
 
 def printed_report(path: Path, width: int) -> str:

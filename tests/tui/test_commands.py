@@ -33,7 +33,19 @@ def test_demo_records_replays_and_reports(tmp_path: Path) -> None:
         size = path.stat().st_size
     assert labels[0] == "recording"
     assert {"cold", "cold#1", "warm", "warm#1", "snapshot", "no-prompt-cache"} <= set(labels)
-    again = run("demo", "--engine", "fake", "--turns", "1", "-q", "-o", str(path))
+    # Another engine is named: it would be missed if it were opened.
+    again = run(
+        "demo",
+        "--engine",
+        "llama",
+        "--model",
+        str(tmp_path / "missing.gguf"),
+        "--turns",
+        "1",
+        "-q",
+        "-o",
+        str(path),
+    )
     assert again.exit_code == 0, again.output
     assert path.stat().st_size == size, "what the file has is not run again"
 

@@ -43,15 +43,17 @@ def demo(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
     """Wire the options to ``tui.demo``; its help text is ``HELP``."""
-    if not recorded:
+    from tui.demo import DEFAULT_FILE, TURNS, is_complete, printed_report, record_and_replay, recorded_copy
+
+    path = recorded_copy() if recorded else output or DEFAULT_FILE
+    run = not recorded and not is_complete(path)
+    if run:
         from tracer.engines.registry import preload
 
         preload(choice)
     from stats.commands.written import terminal_width, write_text
-    from tui.demo import DEFAULT_FILE, TURNS, printed_report, record_and_replay, recorded_copy
 
-    path = recorded_copy() if recorded else output or DEFAULT_FILE
-    if not recorded:
+    if run:
         record_and_replay(path, choice, turns=turns or TURNS, quiet=quiet)
     write_text(printed_report(path, terminal_width()), None)
     sys.stderr.write(f"The trace is {path}; look at it again with: cachetrace tui {path}\n")

@@ -43,14 +43,10 @@ def demo(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
     """Wire the options to ``tui.demo``; its help text is ``HELP``."""
-    from tui.demo import DEFAULT_FILE, TURNS, is_complete, printed_report, record_and_replay, recorded_copy
+    from tui.demo import DEFAULT_FILE, TURNS, printed_report, record_and_replay, recorded_copy
 
     path = recorded_copy() if recorded else output or DEFAULT_FILE
-    run = not recorded and not is_complete(path)
-    if run:
-        from tracer.engines.registry import preload
-
-        preload(choice)
+    run = not recorded and _must_run(path, choice)
     from stats.commands.written import terminal_width, write_text
 
     if run:
@@ -61,3 +57,21 @@ def demo(
         from tui.app import TraceApp
 
         TraceApp(path, choice=choice).run()
+
+
+def _must_run(path: Path, choice: EngineChoice) -> bool:
+    """Whether arms are missing. The engine's library comes first, since reading the file imports numpy."""
+    from tracer.engines.registry import preload
+    from tracer.errors import EngineMissing
+    from tui.demo import is_complete
+
+    missing = None
+    try:
+        preload(choice)
+    except EngineMissing as error:
+        missing = error  # no matter, where the file has everything
+    if is_complete(path):
+        return False
+    if missing is not None:
+        raise missing
+    return True

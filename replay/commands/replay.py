@@ -41,9 +41,7 @@ def replay(
     choice: EngineChoice,
     state: Annotated[
         str,
-        typer.Option(
-            metavar="STATES", help="Of cold, warm, snapshot, no-prompt-cache; with commas."
-        ),
+        typer.Option(metavar="STATES", help="Of cold, warm, snapshot, no-prompt-cache; with commas."),
     ] = "cold,warm",
     repeat: Annotated[
         int | None, typer.Option(min=1, help="Run each arm so often from the same fresh start (default 2).")

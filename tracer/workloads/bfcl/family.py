@@ -52,9 +52,13 @@ class BfclFamily:
         subset: str | None = None,
         agent: Literal["model", "oracle"] | None = None,
         history: Literal["ids", "messages"] | None = None,
+        turns: int | None = None,
         **options: Any,
     ) -> Iterator[Workload]:
-        """The paper's first 80, all 200, or the 8 that fit a CPU (those only teacher-forced)."""
+        """The paper's first 80, all 200, or the 8 that fit a CPU (those only teacher-forced).
+
+        ``turns``: only the first user turns of each; such an episode is not scored.
+        """
         refuse_options(NAME, options)
         subset = subset or "paper"
         if subset not in SUBSETS:
@@ -68,7 +72,7 @@ class BfclFamily:
             entries = dataset.file_system_episodes(entries)[: dataset.CPU8_EPISODES]
         chosen = agent or ("oracle" if subset == "cpu8" else "model")
         for entry in entries:
-            yield BfclEpisode(episode_spec(entry.episode_id, subset, chosen, history or "ids"))
+            yield BfclEpisode(episode_spec(entry.episode_id, subset, chosen, history or "ids", turns))
 
     def from_spec(self, spec: WorkloadSpec) -> Workload:
         """The episode that a trace describes; needs the same wheel, kept by ``cachetrace bfcl setup``."""
@@ -80,6 +84,9 @@ class BfclFamily:
             )
         if "episode" not in spec.params:
             raise UsageError(f"the recorded {NAME} workload does not say which episode it is.")
+        turns = spec.params.get("turns", 1)
+        if not isinstance(turns, int) or turns < 1:
+            raise UsageError(f"the recorded {NAME} workload names a number of turns that cannot be.")
         return BfclEpisode(spec)
 
 
@@ -88,9 +95,12 @@ def episode_spec(
     subset: str,
     agent: Literal["model", "oracle"],
     history: Literal["ids", "messages"],
+    turns: int | None = None,
 ) -> WorkloadSpec:
     """What a trace stores about the task: enough to start it again with the kept wheel."""
-    params = {"episode": episode_id, "subset": subset, "wheel_sha256": WHEEL_SHA256}
+    params: dict[str, Any] = {"episode": episode_id, "subset": subset, "wheel_sha256": WHEEL_SHA256}
+    if turns is not None:
+        params["turns"] = turns
     if subset in _SUBSET_NOTE:
         params["note"] = _SUBSET_NOTE[subset]
     return WorkloadSpec(

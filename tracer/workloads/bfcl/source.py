@@ -25,7 +25,8 @@ class _Episode:
         self._episode_id = str(spec.params["episode"])
         self._worker = WorkerProcess(wheel, self._episode_id)
         opening = self._worker.opening
-        self._turns: list[list[dict[str, str]]] = opening["turns"]
+        self._turns: list[list[dict[str, str]]] = opening["turns"][: spec.params.get("turns")]
+        self._cut_short = len(self._turns) < len(opening["turns"])
         self._step_limit: int = opening["step_limit"]
         self._history = ChatHistory(tokenizer, spec.history)
         self._turn = 0
@@ -117,6 +118,9 @@ class ClosedLoop(_Episode):
         self._worker.close()
         details = self._details()
         ended = self._ended or "unfinished"
+        if self._cut_short:
+            details |= {"protocol": "closed loop", "not_scored": "only the first turns were asked"}
+            return Outcome(ended=ended, details=details)
         verdict: dict[str, Any] = {"valid": False, "error_type": "multi_turn:force_terminated"}
         if ended in ("completed", "force_terminated"):
             # A fresh process: the calls above have left settings of number libraries behind.
@@ -152,7 +156,7 @@ class TeacherForced(_Episode):
 
     @property
     def planned(self) -> int | None:
-        return sum(len(turn) + 1 for turn in self._transcript)
+        return sum(len(turn) + 1 for turn in self._transcript[: len(self._turns)])
 
     def digest(self, answer: Answer) -> AnswerDigest:
         digest = self._decode(answer.text)

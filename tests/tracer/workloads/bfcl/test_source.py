@@ -145,6 +145,19 @@ def test_text_that_no_trace_can_hold_comes_back_escaped() -> None:
     assert source.next_request() is not None
 
 
+@pytest.mark.parametrize("agent", ["model", "oracle"])
+def test_an_episode_cut_to_its_first_turns_is_not_scored(truth: list[list[str]], agent: Any) -> None:
+    spec = episode_spec("multi_turn_base_0", "paper", agent, "ids", 1)
+    source = BfclFamily().from_spec(spec).start(Characters())
+    steps = len(truth[0])
+    prompts, outcome = drive(
+        source, lambda turn, step: f"[{truth[0][step]}]" if step < steps else "That was all."
+    )
+    assert len(prompts) == steps + 1
+    assert outcome.ended == "completed"
+    assert outcome.score is outcome.solved is None
+
+
 def test_the_subsets() -> None:
     family = BfclFamily()
     paper = list(family.episodes())
@@ -157,8 +170,8 @@ def test_the_subsets() -> None:
         list(family.episodes(subset="cpu8", agent="model"))
     with pytest.raises(UsageError, match="no subset"):
         list(family.episodes(subset="some"))
-    with pytest.raises(UsageError, match="no option 'turns'"):
-        list(family.episodes(turns=3))
+    with pytest.raises(UsageError, match="no option 'file'"):
+        list(family.episodes(file="x"))
 
 
 def test_an_episode_is_rebuilt_from_its_spec_alone() -> None:

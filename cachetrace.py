@@ -54,7 +54,10 @@ def main() -> None:
     try:
         build_app()()  # type: ignore[operator]  # Typer objects are callable; the type is kept lazy
     except CachetraceError as error:
-        print(f"cachetrace: {error}", file=sys.stderr)  # noqa: T201  # the one place that speaks to the user
+        from tracer.clean_text import clean
+
+        # Messages repeat names of files and answers of servers, and those are anybody's text.
+        print(f"cachetrace: {clean(str(error))}", file=sys.stderr)  # noqa: T201  # the one place that speaks to the user
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("cachetrace: interrupted; what was written is kept.", file=sys.stderr)  # noqa: T201

@@ -7,6 +7,7 @@ ENGINE_MARKERS = {"llama", "llama_server", "vllm", "bfcl"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what has neither an engine's marker nor ``slow``."""
     for item in items:
         names = {mark.name for mark in item.iter_markers()}
         if not names & (ENGINE_MARKERS | {"slow"}):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracer.commands.engine_options import with_engine_options
-from tracer.engines.choice import EngineChoice
+
+if TYPE_CHECKING:
+    from tracer.engines.choice import EngineChoice
 
 HELP = """Run a recorded episode again under other cache states; the new arms go into the same file.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracer.commands.engine_options import with_engine_options
-from tracer.engines.choice import EngineChoice
+
+if TYPE_CHECKING:
+    from tracer.engines.choice import EngineChoice
 
 HELP = """Record a short episode with the small model, replay it under every cache state, print the report.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracer.commands.engine_options import with_engine_options
-from tracer.engines.choice import EngineChoice
+
+if TYPE_CHECKING:
+    from tracer.engines.choice import EngineChoice
 
 HELP = """Which engine and version; what can be observed and controlled; which cache layers are on.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracer.commands.engine_options import with_engine_options
-from tracer.engines.choice import EngineChoice
+
+if TYPE_CHECKING:
+    from tracer.engines.choice import EngineChoice
 
 HELP = """Look at a trace: step to the token that flipped, and see by how little.
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route as AppRoute
 
 from tracer.engines.http.additions import DEFAULT_TOP_K, EditedRequest, Upstream, edit_request, route_of
-from tracer.engines.http.sse import SseReader
+from tracer.engines.http.sse import DONE, SseReader
 from tracer.errors import EngineError
 from tracer.proxy.answers import event_for_client, for_client
 from tracer.proxy.episodes import EPISODE_HEADER, EpisodeNames
@@ -181,6 +181,8 @@ class _Proxy:
         except EngineError as error:
             exchange.broken = str(error)
         finally:
+            # Clients close a stream once they have read its last event, before its end has come.
+            complete = complete or DONE in exchange.answer[-64:]
             if not complete and exchange.broken is None:
                 exchange.broken = "the client went away before the stream ended."
             self._leave(exchange)

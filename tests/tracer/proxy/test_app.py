@@ -145,6 +145,19 @@ def test_a_client_that_goes_away_is_recorded_as_such(tmp_path: Path) -> None:
     assert "client" in gone[0].error.message  # type: ignore[union-attr]
 
 
+def test_a_client_that_closes_after_the_last_event_had_all_of_it(tmp_path: Path) -> None:
+    with served(ScriptedUpstream().app) as direct, proxied(tmp_path, direct) as url:
+        asked = body("a b", stream=True)
+        with httpx.stream("POST", url + "/v1/chat/completions", json=asked) as answer:
+            for line in answer.iter_lines():
+                if line == "data: [DONE]":
+                    break
+    with only_trace(tmp_path) as trace:
+        (request,) = trace.requests(trace.arms[0])
+        assert request.error is None
+        assert request.output_tokens == 2
+
+
 def test_an_upstream_that_is_not_there_is_named(tmp_path: Path) -> None:
     with proxied(tmp_path, "http://127.0.0.1:9") as url:
         answer = httpx.post(url + "/v1/chat/completions", json=body("a"))

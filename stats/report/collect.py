@@ -92,7 +92,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
             arms=tuple(
                 ArmRecord(
                     arm=arm,
-                    configuration=configuration_key(arm.engine),
+                    configuration=configuration_key(arm),
                     end=trace.end(arm.index),
                     assessment=assessment,
                     facts=facts[arm.index],

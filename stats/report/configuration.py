@@ -5,17 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tracer.episode import EngineInfo
+from xxhash import xxh3_64_hexdigest
+
+from stats.report.effective_settings import settings_of, settings_text
+from tracer.engines.weight_format import effective_weight_format
+from tracer.episode import Arm
 
 _BITS = re.compile(r"(\d+)")
 
 Key = tuple[str | None, ...]
 
+_SHOWN = 16
+"""Characters of a value in a name."""
+
 _NAMED = ("engine", "version", "model_name", "weight_format")
 _TELLING = (
     ("model_hash", "model"),
+    ("model_bytes", "model bytes"),
     ("build", "build"),
     ("device", "device"),
+    ("device_features", "device features"),
     ("gpu_layers", "GPU layers"),
     ("threads", "threads"),
     ("threads_batch", "prompt threads"),
@@ -25,6 +34,8 @@ _TELLING = (
     ("kv_type_k", "K"),
     ("kv_type_v", "V"),
     ("context_tokens", "context"),
+    ("slots", "slots"),
+    ("cache_block_tokens", "block"),
     ("logprobs_mode", "logprobs"),
     ("template_hash", "template"),
 )
@@ -32,10 +43,18 @@ _TELLING = (
 they differ between the arms of one episode, and are what is compared."""
 
 
-def configuration_key(engine: EngineInfo) -> Key:
-    """What must be equal for two arms to belong to one configuration."""
+def configuration_key(arm: Arm) -> Key:
+    """What must be equal for two arms to belong to one configuration; the last place holds the settings."""
+    engine = arm.engine
+    known = {"weight_format": effective_weight_format(engine)}
     fields = (*_NAMED, *(field for field, _ in _TELLING))
-    return tuple(None if getattr(engine, f) is None else str(getattr(engine, f)) for f in fields)
+    values = (known.get(field, getattr(engine, field)) for field in fields)
+    return (*(None if value is None else str(value) for value in values), settings_text(arm))
+
+
+def configuration_settings(key: Key) -> dict[str, str]:
+    """Flags, arguments and environment variables of a configuration, by name."""
+    return settings_of(key[-1])
 
 
 def configuration_names(keys: Iterable[Key]) -> dict[Key, str]:
@@ -73,7 +92,23 @@ def _short_name(key: Key) -> str:
 def _difference(key: Key, group: list[Key]) -> str:
     said = []
     for place, (_, label) in enumerate(_TELLING, start=len(_NAMED)):
-        if len({other[place] for other in group}) > 1:
-            value = key[place] or "–"
-            said.append(f"{label} {value.removeprefix('sha256:')[:16]}")
+        values = {other[place] for other in group}
+        if len(values) > 1:
+            said.append(f"{label} {_short(key[place], values)}")
+    settings = [configuration_settings(other) for other in group]
+    own = configuration_settings(key)
+    for name in sorted({name for one in settings for name in one}):
+        values = {one.get(name) for one in settings}
+        if len(values) > 1:
+            said.append(f"{name}={_short(own.get(name), values)}")
     return ", ".join(said)
+
+
+def _short(value: str | None, values: set[str | None]) -> str:
+    """The value, cut where it stays different from the others; a long one by its hash."""
+    if value is None:
+        return "–"
+    starts = {other and other.removeprefix("sha256:")[:_SHOWN] for other in values}
+    if len(starts) == len(values):
+        return value.removeprefix("sha256:")[:_SHOWN]
+    return xxh3_64_hexdigest(value.encode())[:8]

@@ -9,6 +9,7 @@ from stats.report.configuration import Key
 from stats.report.records import ArmRecord, EpisodeRecord
 from stats.tables.basis import carry_word
 from stats.tables.table import Cell, Column, Table
+from tracer.engines.weight_format import effective_weight_format
 
 MOST_VALUES = 4
 
@@ -41,7 +42,7 @@ def _facts(group: Sequence[EpisodeRecord]) -> Iterator[tuple[str, str | None]]:
     yield "engine", _joined(_version(e.engine, e.version, e.build) for e in engines)
     yield "model", _joined(e.model_name for e in engines)
     yield "model hash", _joined(e.model_hash for e in engines)
-    yield "weight format", _joined(e.weight_format for e in engines)
+    yield "weight format", _joined(map(effective_weight_format, engines))
     yield "KV cache types", _joined(_slashed(e.kv_type_k, e.kv_type_v) for e in engines)
     yield "device", _joined(_slashed(e.device, e.device_features) for e in engines)
     yield "context", _joined(e.context_tokens for e in engines)

@@ -8,6 +8,7 @@ from replay.verdicts import Verdict
 from stats.intervals import wilson, zero_event_upper
 from stats.report.configuration import Key
 from stats.report.controls import ControlSeries
+from stats.report.deterministic import deterministic_sentences
 from stats.report.records import Collection
 from stats.report.series import Series
 from stats.tables.basis import carry_word
@@ -34,6 +35,8 @@ def findings(
     said += _cold_against_itself(controls)
     said += [_sentence(one, names) for one in series if one.counted]
     ordinary = [episode for episode in collection.episodes if episode.experiment is None]
+    configurations = [arm.configuration for episode in ordinary for arm in episode.arms]
+    said += deterministic_sentences(configurations, series, names)
     if ordinary and not any(one.counted for one in series):
         said.append("No rate can be given: no pair of arms has both states verified and both arms repeated.")
     return tuple(said)

@@ -13,6 +13,7 @@ from tracer.episode import Carry
 _MODEL = 2
 _WEIGHT_FORMAT = 3
 _MODEL_HASH = 4
+_MODEL_BYTES = 5
 """Places in a configuration key that another weight format changes."""
 
 
@@ -65,7 +66,7 @@ def format_families(series: Sequence[Series]) -> tuple[FormatFamily, ...]:
 
 
 def _sameness(one: Series) -> tuple[object, ...]:
-    left_out = (_MODEL, _WEIGHT_FORMAT, _MODEL_HASH)
+    left_out = (_MODEL, _WEIGHT_FORMAT, _MODEL_HASH, _MODEL_BYTES)
     engine = tuple(v for i, v in enumerate(one.key.configuration) if i not in left_out)
     key = one.key
     model = model_without_format(key.configuration[_MODEL], key.configuration[_WEIGHT_FORMAT])

@@ -8,12 +8,7 @@ from msgspec.structs import replace
 
 from stats.report.build import Built, build_report
 from stats.report.collect import CollectOptions, collect
-from stats.report.configuration import (
-    configuration_key,
-    configuration_names,
-    model_without_format,
-    nominal_bits,
-)
+from stats.report.configuration import model_without_format, nominal_bits
 from stats.report.controls import ControlKey, ControlPair, ControlSeries
 from stats.report.records import AnswerFacts
 from stats.report.series import Control, Series, SeriesKey
@@ -24,7 +19,7 @@ from stats.tables.pooled_items import pooled_items_table
 from stats.tables.table import Table
 from tests.stats.test_known_answers import PRODUCTION_ORDERS
 from tests.synthetic import ArmSpec, write_trace
-from tracer.episode import CacheState, Carry, EngineInfo, Way, WorkloadSpec
+from tracer.episode import CacheState, Carry, Way, WorkloadSpec
 
 COLD = (ArmSpec(), ArmSpec(repeat=1))
 
@@ -92,8 +87,6 @@ def test_names_of_models_and_formats() -> None:
     assert model_without_format("SmolLM2-135M-Instruct-Q4_K_M.gguf", "Q4_K_M") == "SmolLM2-135M-Instruct"
     assert model_without_format("Q4_K_M", "Q4_K_M") == "Q4_K_M"
     assert model_without_format(None, "F16") is None
-    keys = [configuration_key(EngineInfo(engine="llama", model_name="m", threads=t)) for t in (1, 2)]
-    assert sorted(configuration_names(keys).values()) == ["llama · m · threads 1", "llama · m · threads 2"]
 
 
 def test_second_layer_on_against_off_run_to_run(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from tracer.engines.http.endpoint import Endpoint
+from tracer.engines.weight_format import effective_weight_format
 from tracer.episode import EngineInfo
 
 ENGINE = "sglang"
@@ -34,7 +37,7 @@ def read_settings(endpoint: Endpoint) -> dict[str, Any]:
 def describe(settings: dict[str, Any]) -> EngineInfo:
     """Everything known that can move a number."""
     off = settings.get("disable_radix_cache")
-    return EngineInfo(
+    info = EngineInfo(
         engine=ENGINE,
         version=_text(settings, "version"),
         model_name=_text(settings, "served_model_name") or _text(settings, "model_path"),
@@ -47,6 +50,7 @@ def describe(settings: dict[str, Any]) -> EngineInfo:
         cache_block_tokens=_number(settings, "page_size"),
         flags={name: str(settings[name]) for name in _MOVES_NUMBERS if settings.get(name) is not None},
     )
+    return replace(info, weight_format=effective_weight_format(info))
 
 
 def _text(settings: dict[str, Any], name: str) -> str | None:

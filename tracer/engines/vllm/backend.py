@@ -15,6 +15,7 @@ from tracer.engines.http.endpoint import Endpoint
 from tracer.engines.http.launched import LaunchedServer, free_port
 from tracer.engines.vllm.described import VllmFacts, describe, read_facts
 from tracer.engines.vllm.model_folder import folder_facts
+from tracer.engines.weight_format import effective_weight_format
 from tracer.episode import EngineInfo
 from tracer.errors import EngineDied, EngineError, EngineMissing, UsageError
 
@@ -100,6 +101,7 @@ def _opened(endpoint: Endpoint, choice: EngineChoice, server: LaunchedServer | N
         )
     if server is not None:
         info = replace(info, threads=choice.threads, flags=info.flags | _given(choice))
+        info = replace(info, weight_format=effective_weight_format(info))
     return VllmBackend(endpoint, facts, info, model, server)
 
 

@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from tracer.engines.http.endpoint import Endpoint
 from tracer.engines.http.prometheus import Sample, read_samples, total
+from tracer.engines.weight_format import effective_weight_format
 from tracer.episode import EngineInfo
 
 ENGINE = "vllm"
@@ -109,7 +112,7 @@ def describe(facts: VllmFacts) -> EngineInfo:
     if (algorithm := facts.cache.get("prefix_caching_hash_algo")) is not None:
         flags["prefix_caching_hash_algo"] = algorithm
     kv_type = facts.cache.get("cache_dtype")
-    return EngineInfo(
+    info = EngineInfo(
         engine=ENGINE,
         version=facts.version,
         model_name=facts.model,
@@ -123,6 +126,7 @@ def describe(facts: VllmFacts) -> EngineInfo:
         logprobs_mode=facts.setting("logprobs_mode"),
         flags=flags,
     )
+    return replace(info, weight_format=effective_weight_format(info))
 
 
 def _dtype(facts: VllmFacts) -> str | None:

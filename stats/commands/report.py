@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 FEW_FILES = 400
-"""Up to this many traces the mechanism is worked out without being asked for."""
+"""From two up to this many traces the mechanism is worked out without being asked for."""
 MANY_FILES = 20
 """Above this many traces drift is that of the chosen token, and the top-k lists stay unread."""
 
@@ -105,7 +105,7 @@ def report(
     mechanism: Annotated[
         Optional[bool],  # noqa: UP045
         typer.Option(
-            help="Margins against disturbance; read by itself for up to 400 traces, since it reads all top-k."
+            help="Margins against disturbance; by itself for 2 to 400 traces, since it reads all top-k."
         ),
     ] = None,
     issue: Annotated[
@@ -128,7 +128,7 @@ def report(
         baseline=baseline,
         anyway=anyway,
         near_tie=near_tie,
-        mechanism=len(files) <= FEW_FILES if mechanism is None else mechanism,
+        mechanism=1 < len(files) <= FEW_FILES if mechanism is None else mechanism,
         detail=Detail.PATH if len(files) > MANY_FILES else Detail.ALTERNATIVES,
         state_pairs=tuple(g.states for g in gates if g.states is not None),
     )

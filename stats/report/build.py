@@ -40,6 +40,7 @@ from stats.tables.rates import (
     pair_label,
     rates_table,
 )
+from stats.tables.requests import requests_table
 from stats.tables.single_turn import single_turn_table
 from stats.tables.table import Report, Table
 from stats.tables.trend import gradient_table, trend_table
@@ -70,7 +71,14 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
     changes = format_changes(mechanism, families)
     isolation = isolation_table(everything, series, controls, names)
     several = len({episode.episode.episode_id for episode in episodes}) > 1
+    # Whoever opens one trace wants its requests and flips; over many episodes the rates lead.
+    own = [
+        verdicts_table(episodes, names) if episodes else None,
+        flips_table(episodes, names),
+    ]
+    alone = len(episodes) == 1
     tables: list[Table | None] = [
+        *([requests_table(episodes[0], names), *reversed(own)] if alone else []),
         rates_table(series, names) if episodes else None,
         grid_table(series, names),
         layers_table(series, controls, names) if several else None,
@@ -83,8 +91,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         between_orders_table(series, names),
         outcomes_table(outcomes, series),
         *mechanism_tables(mechanism, changes),
-        verdicts_table(episodes, names) if episodes else None,
-        flips_table(episodes, names),
+        *([] if alone else own),
         declared_table(series, names),
         excluded_pairs_table(series, names),
         excluded_arms_table(episodes, collection.unreadable),

@@ -275,3 +275,32 @@ def test_the_bug_report_has_all_that_a_maintainer_asks(tmp_path: Path) -> None:
     assert "led by 0.01 when cold" in done.stdout.replace("\\", "")
     assert "temperature 0, seed 42" in done.stdout
     assert "cachetrace report" in done.stdout
+
+
+def test_one_trace_leads_with_its_requests_and_flips(tmp_path: Path) -> None:
+    warm = ArmSpec(**WARM, flips={2: 5})  # type: ignore[arg-type]
+    again = ArmSpec(**WARM, flips={2: 5}, repeat=1)  # type: ignore[arg-type]
+    write_trace(tmp_path / "one.msgpack", arms=[ArmSpec(), ArmSpec(repeat=1), warm, again])
+    report = built(tmp_path)
+    assert [t.name for t in report.report.tables][:4] == ["requests", "flips", "verdicts", "rates"]
+    found = rows(table(report, "requests"))
+    assert [(r["request"], r["verdict"], r["token"], r["repeats"]) for r in found] == [
+        (0, "identical", None, 2),
+        (1, "drifted", None, 2),
+        (2, "flipped", 5, 2),
+        (3, "drifted", None, 2),
+    ]
+    assert all(r["pair"] == "cold vs warm" for r in found)
+
+
+def test_the_mechanism_is_worked_out_by_itself_only_over_several_traces(tmp_path: Path) -> None:
+    study(tmp_path, episodes=2)
+
+    def printed(*arguments: str) -> str:
+        command = [sys.executable, str(ROOT / "cachetrace.py"), "report", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    title = "Flip rate by recompute margin"
+    assert title in printed(str(tmp_path))
+    assert title not in printed(str(tmp_path / "e01.msgpack"))
+    assert title in printed(str(tmp_path / "e01.msgpack"), "--mechanism")

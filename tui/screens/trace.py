@@ -85,8 +85,11 @@ class TraceScreen(TraceActions):
 
     def on_mount(self) -> None:
         self._arrange()
+        for place, pane in enumerate(PANES):
+            self.pane_widget(place).border_title = f"{place + 1} {pane.title}"
         self.cursor = navigation.clamped(self.stream, self.cursor)
         self.go_pane(1 if self.wide else 0)
+        self.refresh_panes()
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002  # the size is read from the screen
         self._arrange()
@@ -165,7 +168,7 @@ class TraceScreen(TraceActions):
         """Give every visible pane what it does not show yet."""
         pair, cursor = self.model.pair(self.cursor), self.cursor
         at = (id(pair), cursor.request)
-        size = self.size
+        size = self.app.size
         wanted: dict[str, tuple[Hashable, Callable[[], None]]] = {
             "requests": ((*at, cursor.filter), self._show_requests),
             "tokens": ((*at, cursor.position, cursor.ids), self._show_tokens),
@@ -248,8 +251,6 @@ class TraceScreen(TraceActions):
         width = self.app.size.width
         self.set_class(width < WIDE_COLUMNS, "-narrow")
         self.set_class(width >= HUGE_COLUMNS, "-huge")
-        for place, pane in enumerate(PANES):
-            self.pane_widget(place).border_title = f"{place + 1} {pane.title}"
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         for place, pane in enumerate(PANES):

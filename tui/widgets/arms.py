@@ -17,19 +17,14 @@ class ArmsPane(LinesPane):
     _view: ArmsView | None = None
 
     def show(self, view: ArmsView) -> None:
-        if view != self._view:
-            self._view = view
-            self._draw()
+        self._view = view
+        self._draw()
 
     def on_resize(self) -> None:
         self._draw()
 
-    def redraw(self) -> None:
-        """After a change of theme."""
-        self._draw()
-
     def _draw(self) -> None:
-        if self._view is not None:
+        if self._view is not None and self.size.width:
             self.set_lines(arms_lines(self._view, self.room, self.palette))
 
 

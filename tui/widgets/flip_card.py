@@ -15,19 +15,14 @@ class FlipPane(LinesPane):
     _card: FlipCard | None = None
 
     def show(self, card: FlipCard) -> None:
-        if card != self._card:
-            self._card = card
-            self._draw()
+        self._card = card
+        self._draw()
 
     def on_resize(self) -> None:
         self._draw()
 
-    def redraw(self) -> None:
-        """After a change of theme."""
-        self._draw()
-
     def _draw(self) -> None:
-        if self._card is not None:
+        if self._card is not None and self.size.width:
             self.set_lines(flip_lines(self._card, self.room, self.palette))
 
 

@@ -17,8 +17,18 @@ from tui.widgets.lines import LinesPane, aligned, named_lines, paragraph
 class TopKPane(LinesPane):
     """Token, value in each arm, change, bar; then margins, drift, ranks, bit identity."""
 
+    _view: TopKView | None = None
+
     def show(self, view: TopKView) -> None:
-        self.set_lines(top_k_lines(view, self.room, self.palette))
+        self._view = view
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._view is not None and self.size.width:
+            self.set_lines(top_k_lines(self._view, self.room, self.palette))
 
 
 def top_k_lines(view: TopKView, room: int, palette: Palette) -> list[Text]:

@@ -3,7 +3,9 @@
     python benchmarks/grid_report.py [--episodes 80] [--configurations 10] [--keep DIR]
 
 The traces are synthetic and are made first (not timed). The report then runs in a process of its own,
-path columns only, and its wall time and peak memory are printed. Targets: under 5 s and 400 MB.
+path columns only. Its wall time and the peak memory of that process are printed; the processes that it
+starts to share the reading out are not in that figure, each of them holds about as much. Targets: under
+3 s and 400 MB.
 """
 
 import argparse
@@ -14,10 +16,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.synthetic import ArmSpec, write_trace
-
-TARGET_S, TARGET_MB = 5.0, 400.0
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.synthetic import ArmSpec, write_trace  # noqa: E402  # beside this folder, not installed
+
+TARGET_S, TARGET_MB = 3.0, 400.0
 
 
 def make(folder: Path, configurations: int, episodes: int) -> None:
@@ -60,13 +64,15 @@ def main() -> None:
         seconds, megabytes, text = timed(folder)
     arms = 4 * options.configurations * options.episodes
     print(text.splitlines()[1])
-    print(f"{arms} arms of 10 requests of 100 tokens: {seconds:.2f} s, {megabytes:.0f} MB at most")
+    print(
+        f"{arms} arms of 10 requests of 100 tokens: {seconds:.2f} s, {megabytes:.0f} MB in its main process"
+    )
     if arms == 3200 and (seconds > TARGET_S or megabytes > TARGET_MB):
         raise SystemExit(f"beyond the target of {TARGET_S:.0f} s and {TARGET_MB:.0f} MB")
 
 
 def timed(folder: Path) -> tuple[float, float, str]:
-    """Wall seconds, peak resident megabytes (with children) and output of one report."""
+    """Wall seconds, peak resident megabytes of the process itself, and output of one report."""
     command = [sys.executable, str(ROOT / "cachetrace.py"), "report", str(folder)]
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:

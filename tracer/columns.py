@@ -5,7 +5,7 @@ on the scale that ``Request.scale`` names. A column that was not observed is Non
 an observed column that was not observed has its flag cleared, whatever the array holds there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntFlag
 
 import numpy as np
@@ -41,6 +41,8 @@ class PathColumns:
     chosen_values: NDArray[np.float32] | None = None
     log_sum_exp: NDArray[np.float32] | None = None
     fingerprints: NDArray[np.uint64] | None = None
+    stored: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    """The bytes that these columns were read from: equal bytes are equal columns. A changed copy has none."""
 
     def __len__(self) -> int:
         return len(self.token_ids)

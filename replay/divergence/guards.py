@@ -28,9 +28,11 @@ def mismatches(a: Side, b: Side) -> tuple[str, ...]:
 def same_prompt(a: Side, b: Side, request_a: Request, request_b: Request) -> bool | None:
     """Whether both arms sent the same prompt; None when that was not observed in one of them."""
     if request_a.prompt_hash is not None and request_b.prompt_hash is not None:
+        if request_a.prompt_hash == request_b.prompt_hash:
+            return True
         kind_a, kind_b = (r.prompt_hash.partition(":")[0] for r in (request_a, request_b) if r.prompt_hash)
         if kind_a == kind_b:
-            return request_a.prompt_hash == request_b.prompt_hash
+            return False
     ids_a = a.trace.prompt_ids(a.index, request_a.index)
     ids_b = b.trace.prompt_ids(b.index, request_b.index)
     if ids_a is None or ids_b is None:

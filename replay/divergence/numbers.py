@@ -19,6 +19,8 @@ from tracer.episode import Scale
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
+_VALUE, _MERGED = int(PositionFlag.VALUE), int(PositionFlag.MERGED)
+"""Plain numbers: an enum's member costs more than the comparison of a whole request."""
 _PAIRS_AT_ONCE = 1 << 22
 """Bounds the memory of the id-by-id comparison (positions × k × k)."""
 
@@ -51,13 +53,19 @@ class Numbers:
         """bool[n]: the chosen token's value was observed."""
         if self.path.chosen_values is None:
             return np.zeros(len(self.path), np.bool_)
-        observed: Booleans = (self.path.flags & PositionFlag.VALUE) != 0
+        observed: Booleans = (self.path.flags & _VALUE) != 0
         return observed
+
+    @property
+    def chosen_usable(self) -> Booleans:
+        """bool[n]: the chosen token's value was observed and belongs to that token alone."""
+        usable: Booleans = (self.path.flags & (_VALUE | _MERGED)) == _VALUE
+        return usable
 
     @property
     def merged(self) -> Booleans:
         """bool[n]: one entry covered several tokens, so its numbers belong to no single token."""
-        merged: Booleans = (self.path.flags & PositionFlag.MERGED) != 0
+        merged: Booleans = (self.path.flags & _MERGED) != 0
         return merged
 
 
@@ -133,7 +141,7 @@ def chosen_drift(a: Numbers, b: Numbers, n: int) -> Floats:
     if offset_a is None or offset_b is None or values_a is None or values_b is None:
         return np.full(n, np.nan)
     apart = distance(normalised(values_a[:n], offset_a[:n]), normalised(values_b[:n], offset_b[:n]))
-    usable = a.value_observed[:n] & b.value_observed[:n] & ~a.merged[:n] & ~b.merged[:n]
+    usable = a.chosen_usable[:n] & b.chosen_usable[:n]
     return np.where(usable & (a.path.token_ids[:n] == b.path.token_ids[:n]), apart, np.nan)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -49,11 +51,24 @@ def collect(files: Sequence[Path], options: CollectOptions, workers: int | None 
     """
     if workers is None:
         workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, MOST_WORKERS)
-    if len(files) < FILES_WORTH_A_PROCESS or workers < 2:
-        return _collect_here(files, options)
-    from stats.report.shared_out import collect_shared_out
+    with _collector_paused():
+        if len(files) < FILES_WORTH_A_PROCESS or workers < 2:
+            return _collect_here(files, options)
+        from stats.report.shared_out import collect_shared_out
 
-    return collect_shared_out(files, options, workers)
+        return collect_shared_out(files, options, workers)
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Records hold no cycles, and the collector would walk the growing heap of them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _collect_here(files: Sequence[Path], options: CollectOptions) -> Collection:

@@ -163,7 +163,9 @@ def decode_path(payload: bytes) -> PathColumns:
     values = column("<f4", 1) if bitmap & _HAS_VALUES else None
     log_sum_exp = column("<f4", 1) if bitmap & _HAS_LOG_SUM_EXP else None
     fingerprints = column("<u8", 2).reshape(n, 2) if bitmap & _HAS_FINGERPRINTS else None
-    return PathColumns(ids, column("u1", 1), values, log_sum_exp, fingerprints)
+    path = PathColumns(ids, column("u1", 1), values, log_sum_exp, fingerprints)
+    object.__setattr__(path, "stored", payload)  # the arrays are views of it, so it costs nothing
+    return path
 
 
 def encode_alternatives(table: Alternatives) -> bytes:

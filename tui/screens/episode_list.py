@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import DataTable
 from textual.worker import get_current_worker
@@ -45,6 +46,14 @@ class EpisodeListScreen(Screen[None]):
     EpisodeListScreen EpisodeTable { height: 1fr; background: $background; scrollbar-size: 0 1; }
     EpisodeTable > .datatable--header { background: $background; color: $primary; text-style: bold; }
     """
+
+    class RowsRead(Message):
+        """More headers have been read on their own thread."""
+
+        def __init__(self, rows: list[tuple[Text, ...]]) -> None:
+            super().__init__()
+            self.rows = rows
+
     contexts = (Context.LIST, Context.EVERYWHERE)
     is_episode_list = True
 
@@ -84,11 +93,10 @@ class EpisodeListScreen(Screen[None]):
             rows = [row_of(self._folder, path, palette) for path in self.files[start : start + BATCH_ROWS]]
             if worker.is_cancelled:
                 return
-            self.app.call_from_thread(self._add, rows)
+            self.post_message(self.RowsRead(rows))
 
-    def _add(self, rows: list[tuple[Text, ...]]) -> None:
-        if self.is_mounted:
-            self.query_one(EpisodeTable).add_rows(rows)
+    def on_episode_list_screen_rows_read(self, message: RowsRead) -> None:
+        self.query_one(EpisodeTable).add_rows(message.rows)
 
     def _say(self) -> None:
         count = len(self.files)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
+from textual.message import Message
 from textual.worker import get_current_worker
 
 from tracer.clean_text import clean
@@ -53,6 +54,13 @@ class TraceScreen(TraceActions):
     BINDINGS: ClassVar = bindings_of(Context.TRACE)
     AUTO_FOCUS = None
     contexts = (Context.TRACE, Context.EVERYWHERE)
+
+    class RatesRead(Message):
+        """The report's rates have been read on their own thread."""
+
+        def __init__(self, rates: Rates) -> None:
+            super().__init__()
+            self.rates = rates
 
     def __init__(self, model: TraceModel, cursor: Cursor) -> None:
         super().__init__()
@@ -224,15 +232,15 @@ class TraceScreen(TraceActions):
         worker = get_current_worker()
         rates = rates_of(self.model.file, self.model.near_tie)
         if not worker.is_cancelled:
-            self.app.call_from_thread(self._take_rates, rates)
+            self.post_message(self.RatesRead(rates))  # unlike a call, it may come after the end
 
     @property
     def rates_known(self) -> bool:
         """Whether the report's rates have come."""
         return self._rates is not None
 
-    def _take_rates(self, rates: Rates) -> None:
-        self._rates = rates
+    def on_trace_screen_rates_read(self, message: RatesRead) -> None:
+        self._rates = message.rates
         self._drawn.pop("arms", None)
         if self.is_mounted:
             self.refresh_panes()

@@ -3,9 +3,9 @@
     python benchmarks/grid_report.py [--episodes 80] [--configurations 10] [--keep DIR]
 
 The traces are synthetic and are made first (not timed). The report then runs in a process of its own,
-path columns only. Its wall time and the peak memory of that process are printed; the processes that it
-starts to share the reading out are not in that figure, each of them holds about as much. Targets: under
-3 s and 400 MB.
+path columns only. Printed are its wall time, the processor time of all its processes together (which is
+what stays comparable on a busy machine), and the peak memory of the largest of its processes: they share
+the reading out and are not added up. Targets: under 3 s and 400 MB.
 """
 
 import argparse
@@ -61,18 +61,19 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not any(folder.glob("*.msgpack")):
             make(folder, options.configurations, options.episodes)
-        seconds, megabytes, text = timed(folder)
+        seconds, processor, megabytes, text = timed(folder)
     arms = 4 * options.configurations * options.episodes
     print(text.splitlines()[1])
     print(
-        f"{arms} arms of 10 requests of 100 tokens: {seconds:.2f} s, {megabytes:.0f} MB in its main process"
+        f"{arms} arms of 10 requests of 100 tokens: {seconds:.2f} s, {processor:.2f} s of processor time, "
+        f"{megabytes:.0f} MB in the largest process"
     )
     if arms == 3200 and (seconds > TARGET_S or megabytes > TARGET_MB):
         raise SystemExit(f"beyond the target of {TARGET_S:.0f} s and {TARGET_MB:.0f} MB")
 
 
-def timed(folder: Path) -> tuple[float, float, str]:
-    """Wall seconds, peak resident megabytes of the process itself, and output of one report."""
+def timed(folder: Path) -> tuple[float, float, float, str]:
+    """Wall seconds, processor seconds, peak resident megabytes of the largest process, and the output."""
     command = [sys.executable, str(ROOT / "cachetrace.py"), "report", str(folder)]
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
@@ -83,7 +84,7 @@ def timed(folder: Path) -> tuple[float, float, str]:
     seconds = time.perf_counter() - start
     if child.returncode != 0:
         raise SystemExit(f"the report ended with {child.returncode}")
-    return seconds, usage.ru_maxrss / 1024, text
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text
 
 
 if __name__ == "__main__":

@@ -146,6 +146,8 @@ class _Grid:
         log_weights: NDArray[np.float64],
     ) -> None:
         self.hits = patterns.astype(np.float64)
+        self.total = self.hits.sum(axis=1)[:, None]
+        self.scored = (self.hits @ scores)[:, None]
         self.counts = counts
         self.scores = scores
         self.nodes = nodes
@@ -156,16 +158,18 @@ class _Grid:
         log_sigma = min(float(values[2]), WIDEST)
         sigma = math.exp(log_sigma)
         eta = values[0] + values[1] * self.scores[:, None] + sigma * self.nodes[None, :]
-        per_node = self.hits @ -np.logaddexp(0, -eta) + (1 - self.hits) @ -np.logaddexp(0, eta)
+        log_p = -np.logaddexp(0, -eta)
+        # Each hit turns log(1 - p) = log(p) - eta into log(p), which is eta more.
+        per_node = self.hits @ eta + (log_p - eta).sum(axis=0)[None, :]
         per_node += self.log_weights
         top = per_node.max(axis=1, keepdims=True)
         relative = np.exp(per_node - top)
         mass = relative.sum(axis=1, keepdims=True)
         log_mean = (top + np.log(mass))[:, 0]
         posterior = relative / mass
-        expected = np.exp(-np.logaddexp(0, -eta))
-        surplus = self.hits.sum(axis=1)[:, None] - expected.sum(axis=0)[None, :]
-        scored = (self.hits @ self.scores)[:, None] - (self.scores @ expected)[None, :]
+        expected = np.exp(log_p)
+        surplus = self.total - expected.sum(axis=0)[None, :]
+        scored = self.scored - (self.scores @ expected)[None, :]
         gradient = np.array(
             [
                 self.counts @ (posterior * surplus).sum(axis=1),

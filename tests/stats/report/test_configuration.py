@@ -7,7 +7,12 @@ import pytest
 
 from stats.report.build import build_report
 from stats.report.collect import CollectOptions, collect
-from stats.report.configuration import configuration_key, configuration_names
+from stats.report.configuration import (
+    configuration_key,
+    configuration_names,
+    model_without_format,
+    nominal_bits,
+)
 from stats.report.sources import trace_files
 from tests.synthetic import ArmSpec, write_trace
 from tracer.engines.weight_format import effective_weight_format
@@ -103,3 +108,18 @@ def test_the_weight_format_is_that_of_a_quantization_at_load() -> None:
     assert of("Q4_K - Medium") == "Q4_K_M"
     assert of("Q8_0") == "Q8_0"
     assert of(None) is None
+
+
+def test_names_of_models_and_formats() -> None:
+    assert [nominal_bits(f) for f in ("F16", "BF16", "Q8_0", "Q4_K_M", "IQ3_XS", "fp8")] == [
+        16,
+        16,
+        8,
+        4,
+        3,
+        8,
+    ]
+    assert nominal_bits("unknown") is None
+    assert model_without_format("SmolLM2-135M-Instruct-Q4_K_M.gguf", "Q4_K_M") == "SmolLM2-135M-Instruct"
+    assert model_without_format("Q4_K_M", "Q4_K_M") == "Q4_K_M"
+    assert model_without_format(None, "F16") is None

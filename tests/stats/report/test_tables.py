@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from stats.report.build import Built, build_report
 from stats.report.collect import CollectOptions, collect
-from stats.report.configuration import model_without_format, nominal_bits
 from stats.report.controls import ControlKey, ControlPair, ControlSeries
 from stats.report.records import AnswerFacts
 from stats.report.series import Control, Series, SeriesKey
@@ -72,21 +71,6 @@ def test_formats_are_joined_by_episode(tmp_path: Path) -> None:
     assert [r["configuration"] for r in rows(report, "rates")] == [
         f"fake 1 · tiny · {name}" for name in ("F16", "Q8_0", "Q4_K_M", "Q3_K_M")
     ]
-
-
-def test_names_of_models_and_formats() -> None:
-    assert [nominal_bits(f) for f in ("F16", "BF16", "Q8_0", "Q4_K_M", "IQ3_XS", "fp8")] == [
-        16,
-        16,
-        8,
-        4,
-        3,
-        8,
-    ]
-    assert nominal_bits("unknown") is None
-    assert model_without_format("SmolLM2-135M-Instruct-Q4_K_M.gguf", "Q4_K_M") == "SmolLM2-135M-Instruct"
-    assert model_without_format("Q4_K_M", "Q4_K_M") == "Q4_K_M"
-    assert model_without_format(None, "F16") is None
 
 
 def test_second_layer_on_against_off_run_to_run(tmp_path: Path) -> None:

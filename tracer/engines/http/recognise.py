@@ -127,7 +127,7 @@ def _vllm(endpoint: Endpoint) -> Recognised:
     warnings = []
     if info.logprobs_mode not in (None, "raw_logprobs"):
         warnings.append(f"logprobs mode {info.logprobs_mode}: the numbers are not logprobs of the raw model")
-    if info.flags.get("VLLM_BATCH_INVARIANT") == "1":
+    if info.flags.get("VLLM_BATCH_INVARIANT") in ("1", "true"):  # the variable, or the server's own word
         warnings.append(
             "batch-invariant mode: it repeats itself, yet a cache hit may still change the answer"
         )

@@ -20,9 +20,7 @@ IDS = st.lists(st.integers(0, 2), max_size=12)
 @settings(max_examples=60)
 @given(IDS, IDS, st.integers(1, 5))
 def test_expectation_against_the_obvious_way(held, prompt, block):
-    reusable = [
-        n for n in range(len(prompt)) if n % block == 0 and n <= len(held) and held[:n] == prompt[:n]
-    ]
+    reusable = [n for n in range(len(prompt)) if n % block == 0 and n <= len(held) and held[:n] == prompt[:n]]
     assert expected_tokens(held, prompt, block) == max(reusable, default=0)
 
 

@@ -1,6 +1,12 @@
 """Marks every test that needs no engine and is not slow as ``quick``: the README's test command."""
 
+import signal
+
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ENGINE_MARKERS = {"llama", "llama_server", "vllm", "bfcl"}
 

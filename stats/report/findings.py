@@ -72,8 +72,9 @@ def _sentence(one: Series, names: Mapping[Key, str]) -> str:
     flipped = sum(r.verdict is Verdict.FLIPPED for p in pairs for r in p.comparison.requests)
     drifted = sum(r.verdict is Verdict.DRIFTED for p in pairs for r in p.comparison.requests)
     who = f"{names[one.key.configuration]}, {pair_label(one)}, {carry_word(one.key.carry)}"
+    verb = "differs" if n == 1 else "differ"
     return (
-        f"{who}: {k} of {_plural(n, 'episode')} differ ({percent(k / n)}{interval}); "
+        f"{who}: {k} of {_plural(n, 'episode')} {verb} ({percent(k / n)}{interval}); "
         f"{_plural(flipped, 'request')} flipped and {drifted} drifted; against themselves "
         f"{within} ({one.key.baseline}) and {within_arm} ({one.key.arm}) of {n} differ."
     )

@@ -33,6 +33,7 @@ from stats.tables.mechanism import (
 from stats.tables.order import along_run_table, between_orders_table
 from stats.tables.outcomes import outcomes_table, paired_outcomes
 from stats.tables.pooled_items import pooled_items_table
+from stats.tables.prefix_stability import prefix_stability_table
 from stats.tables.rates import (
     declared_table,
     excluded_arms_table,
@@ -92,6 +93,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         outcomes_table(outcomes, series),
         *mechanism_tables(mechanism, changes),
         *([] if alone else own),
+        prefix_stability_table(episodes, names),
         declared_table(series, names),
         excluded_pairs_table(series, names),
         excluded_arms_table(episodes, collection.unreadable),

@@ -201,8 +201,7 @@ def _facts(trace: HeldTrace, arm: int) -> RequestFacts:
         expectation_known=any(r.exposure.expected_tokens is not None for r in requests),
         answers_digest=_answers_digest(trace, arm, requests),
         prompt_not_stored=sum(r.prompt is None for r in requests),
-        prefix_breaks=sum(r.prefix_break is not None for r in requests),
-        retokenized=sum(r.retokenized_at is not None for r in requests),
+        prefix_breaks=tuple((r.index, r.prefix_break) for r in requests if r.prefix_break is not None),
     )
 
 

@@ -8,7 +8,17 @@ from replay.verdicts import ArmAssessment, ArmStatus, Comparison, EpisodeAnalysi
 from stats.report.configuration import Key
 from stats.report.items import ExperimentItems
 from stats.report.positions import PositionSample
-from tracer.episode import Arm, ArmEnd, CacheState, Carry, Episode, ExposureSource, Identity, Way
+from tracer.episode import (
+    Arm,
+    ArmEnd,
+    CacheState,
+    Carry,
+    Episode,
+    ExposureSource,
+    Identity,
+    PrefixBreak,
+    Way,
+)
 
 
 class RequestFacts(Struct, frozen=True, kw_only=True):
@@ -30,8 +40,8 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     """Hash of all output tokens (texts where there are no ids), to compare arms of several files."""
     prompt_not_stored: int = 0
     """Requests whose prompt ids are not in the trace, so that it cannot be replayed."""
-    prefix_breaks: int = 0
-    retokenized: int = 0
+    prefix_breaks: tuple[tuple[int, PrefixBreak], ...] = ()
+    """Request and break, where a prompt departs from what the request before left."""
 
 
 class AnswerFacts(Struct, frozen=True, kw_only=True):

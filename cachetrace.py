@@ -21,8 +21,8 @@ def _refuse_strangers() -> None:
             )
 
 
-def build_app() -> object:
-    """The Typer application with every sub-command of every package."""
+def build_app(called: str | None = None) -> object:
+    """The Typer application with every sub-command, or those of the package that has the one ``called``."""
     import typer
 
     import replay.commands
@@ -41,7 +41,8 @@ def build_app() -> object:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for package in (tracer.commands, replay.commands, stats.commands, tui.commands):
+    packages = (tracer.commands, replay.commands, stats.commands, tui.commands)
+    for package in [each for each in packages if called in each.NAMES] or packages:
         package.register(app)
     return app
 
@@ -52,7 +53,7 @@ def main() -> None:
     from tracer.errors import CachetraceError
 
     try:
-        build_app()()  # type: ignore[operator]  # Typer objects are callable; the type is kept lazy
+        build_app(next(iter(sys.argv[1:]), None))()  # type: ignore[operator]  # Typer objects are callable; the type is kept lazy
     except CachetraceError as error:
         from tracer.clean_text import clean
 

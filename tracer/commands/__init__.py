@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
+NAMES = ("ladder", "model", "bfcl", "record", "show", "validate")
+"""Of all its sub-commands; the front door imports only the package that has the one called."""
+
 
 def register(app: typer.Typer) -> None:
     """Add this package's sub-commands to the front door."""

@@ -1,0 +1,30 @@
+"""The front door: every sub-command is there, whichever package is asked for alone."""
+
+import pytest
+import typer.main
+
+import replay.commands
+import stats.commands
+import tracer.commands
+import tui.commands
+from cachetrace import build_app
+
+PACKAGES = (tracer.commands, replay.commands, stats.commands, tui.commands)
+
+
+def commands(called: str | None) -> set[str]:
+    return set(typer.main.get_command(build_app(called)).commands)  # type: ignore[arg-type, attr-defined]
+
+
+def test_names_are_those_that_are_registered() -> None:
+    assert commands(None) == {name for package in PACKAGES for name in package.NAMES}
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_a_called_command_brings_its_own_package_only(package) -> None:
+    for name in package.NAMES:
+        assert commands(name) == set(package.NAMES)
+
+
+def test_an_unknown_word_gets_the_whole_list() -> None:
+    assert commands("repot") == commands(None)

@@ -136,8 +136,11 @@ class _Proxy:
             self._leave(exchange)
             return _refusal(502, exchange.broken or "the upstream broke off its answer.")
         content = for_client(whole, edited, exchange.route, self._options.upstream)
-        self._leave(exchange)
-        return _with_headers(Response(content, answer.status_code), answer.headers, resized=True)
+        # Recorded once the client has its answer: the recording's thread would take the interpreter's
+        # lock from the sending of it.
+        recorded = BackgroundTask(self._left, exchange)
+        passed = Response(content, answer.status_code, background=recorded)
+        return _with_headers(passed, answer.headers, resized=True)
 
     async def _whole(self, answer: httpx.Response, exchange: Exchange) -> bytes | None:
         waited = time.monotonic()
@@ -220,6 +223,9 @@ class _Proxy:
         if len(self._open) > 1:
             for each in self._open.values():
                 each.overlapped = True
+
+    async def _left(self, exchange: Exchange) -> None:
+        self._leave(exchange)
 
     def _leave(self, exchange: Exchange) -> None:
         exchange.finished = time.monotonic()

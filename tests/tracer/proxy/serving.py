@@ -104,7 +104,7 @@ def usage(tokens: int) -> dict[str, object]:
 @contextlib.contextmanager
 def served(app: object) -> Iterator[str]:
     """The application on a free port of loopback."""
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)

@@ -56,7 +56,7 @@ def record_through_proxy(
         ),
         say,
     )
-    say(f"{result.requests} requests recorded in {len(result.files)} traces")
+    say(f"recorded {result.requests} requests; traces written: {len(result.files)}")
     for path in result.files:
         typer.echo(path)
     if result.exit_code:

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from replay.divergence import analyse
 from replay.study.cell_record import CellStatus
@@ -19,9 +18,8 @@ from tracer.tracefile import TraceReader
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def run_preset(name: str, out: Path, episodes: str, turns: int | None = None) -> list[Path]:
+def run_preset(name: str, out: Path, episodes: str) -> list[Path]:
     study = load_study(name, (), episodes)
-    study = replace(study, workload=replace(study.workload, turns=turns))
     whole = StudyRun(study, cells_of(study), out, Silent())
     whole.run(cells_of(study), quiet=True)
     assert {state.status for state in whole.states()} == {CellStatus.DONE}
@@ -54,25 +52,3 @@ def test_smoke_on_two_conversations_ends_in_a_report_over_four_formats(smollm2: 
     )
     for words in ("Rates over weight formats", "Trend over weight formats", "Grid:", "Disclosure"):
         assert words in done.stdout
-
-
-@pytest.mark.llama
-@pytest.mark.bfcl
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_the_first_two_cpu8_episodes_repeat_themselves_in_both_formats(
-    smollm2: Path, wheel: Path, tmp_path: Path
-) -> None:
-    """Their first turns: a cold request of 4,500 tokens takes 20 s on two cores."""
-    traces = run_preset("bfcl-cpu8", tmp_path / "cpu8", "0-1", turns=1)
-    assert [file.stem for file in traces] == ["multi_turn_base_1", "multi_turn_base_3"] * 2
-    check_repeats(traces)
-    for file in traces:
-        with TraceReader.open(file) as trace:
-            longest = max(request.prompt_tokens or 0 for request in trace.requests(0))
-            assert 4096 < longest < 6144 - 64
-            end = trace.end(0)
-            assert end is not None
-            assert end.outcome is not None
-            assert end.outcome.score is None
-            assert end.outcome.details["protocol"].startswith("teacher-forced")

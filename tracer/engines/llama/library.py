@@ -53,7 +53,8 @@ def load_library() -> ModuleType:
         )
     low.llama_log_set(_errors_only(low), ctypes.c_void_p(0))
     low.llama_backend_init()
-    return low
+    loaded: ModuleType = low  # Any where the library is not installed
+    return loaded
 
 
 @cache

@@ -36,6 +36,7 @@ from tracer.request_source import RequestSource
 from tracer.resume import CommittedArm
 from tracer.state_shelf import StateShelf
 from tracer.tracefile import TraceReader, TraceWriter
+from tracer.tracefile.redaction import REDACTED_NOTE
 from tracer.workloads.registry import workload_from_spec
 
 
@@ -129,6 +130,11 @@ class ReplayRun:
         """Index of the arm whose states are on the shelf."""
 
         with TraceReader.open(trace_path) as trace:
+            if REDACTED_NOTE in trace.episode.notes:
+                raise UsageError(
+                    f"{trace_path} is a redacted copy: tokens of its prompts were removed, so it cannot be "
+                    "replayed; replay the original."
+                )
             self._source_arm = source_arm(trace, options.source)
             if trace.end(self._source_arm) is None:
                 known = len(trace.requests(self._source_arm))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -19,13 +18,13 @@ import msgspec
 from msgspec import Struct
 
 from replay.bisect.candidates import Configuration
+from replay.engine_process import end_with_parent, let_end, own_environment, signal_name
 from tracer.engines.choice import EngineChoice
 from tracer.episode import Priming
 from tracer.errors import CachetraceError, EngineDied, EngineError, StateRefused, UsageError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START = "import sys; sys.path.append(sys.argv[1]); from replay.bisect.trial_process import main; main()"
-_ENDING_S = 15.0
 _KINDS: dict[str, type[CachetraceError]] = {
     kind.__name__: kind for kind in (EngineError, StateRefused, UsageError)
 }
@@ -66,7 +65,7 @@ def run_in_child(order: TrialOrder) -> None:
         [sys.executable, "-P", "-c", _START, str(_ROOT)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+        env=own_environment(),
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -77,7 +76,7 @@ def run_in_child(order: TrialOrder) -> None:
         answer = process.stdout.read()
         code = process.wait()
     except KeyboardInterrupt:
-        _let_end(process)
+        let_end(process)
         raise
     finally:
         with contextlib.suppress(OSError):
@@ -97,7 +96,7 @@ def main() -> NoReturn:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what native libraries print is no answer
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=TrialOrder)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     answers.write(msgspec.json.encode(_obey(order)))
     answers.flush()
     os._exit(0)  # native libraries may hang or abort while they are unloaded; everything is written
@@ -119,23 +118,5 @@ def _obey(order: TrialOrder) -> TrialReply:
     return TrialReply()
 
 
-def _end_with_parent() -> None:
-    """A bisect that was killed must not leave an engine running."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdin.buffer.read()
-    os._exit(1)
-
-
-def _let_end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDING_S)
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-
-
 def _how(code: int) -> str:
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return signal.Signals(-code).name
-    return f"exit code {code}"
+    return signal_name(code) or f"exit code {code}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
+from replay.engine_process import end_with_parent, let_end, own_environment, signal_name
 from replay.study.cells import Cell
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,6 @@ _REPORT = (
     "import sys; sys.path.append(sys.argv[1]); sys.argv = ['cachetrace', *sys.argv[2:]]; "
     "import cachetrace; cachetrace.main()"
 )
-_ENDING_S = 15.0
 
 
 class CellOrder(Struct, frozen=True, kw_only=True):
@@ -58,7 +57,7 @@ def run_in_child(order: CellOrder) -> CellReply:
         [sys.executable, "-P", "-c", _START, str(_ROOT), order.study_folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=_environment(),
+        env=own_environment(),
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -69,7 +68,7 @@ def run_in_child(order: CellOrder) -> CellReply:
         answer = process.stdout.read()
         code = process.wait()
     except KeyboardInterrupt:
-        _let_end(process)
+        let_end(process)
         raise
     finally:
         with contextlib.suppress(OSError):
@@ -87,7 +86,7 @@ def print_report(folder: Path) -> int:
     """Print the report of a study's folder, as ``cachetrace report`` does; its exit code."""
     command = [sys.executable, "-P", "-c", _REPORT, str(_ROOT), "report", str(folder)]
     sys.stdout.flush()
-    return subprocess.run(command, check=False, env=_environment()).returncode  # noqa: S603  # our own command
+    return subprocess.run(command, check=False, env=own_environment()).returncode  # noqa: S603  # our own command
 
 
 def main() -> NoReturn:
@@ -95,7 +94,7 @@ def main() -> NoReturn:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what native libraries print is no answer
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=CellOrder)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     reply = _obey(order)
     answers.write(msgspec.json.encode(reply))
     answers.flush()
@@ -123,28 +122,8 @@ def _obey(order: CellOrder) -> CellReply:
     )
 
 
-def _end_with_parent() -> None:
-    """A study that was killed must not leave an engine running: the next one would share its cores."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdin.buffer.read()
-    os._exit(1)
-
-
-def _let_end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDING_S)
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-
-
 def _how_it_ended(code: int) -> str:
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"its process was ended by {signal.Signals(-code).name}"
+    ended_by = signal_name(code)
+    if ended_by is not None:
+        return f"its process was ended by {ended_by}"
     return f"its process ended with code {code} and no answer"
-
-
-def _environment() -> dict[str, str]:
-    """The user's environment without what would put other modules in front of ours."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

@@ -120,7 +120,7 @@ class Recording:
             self._end(episode)
 
     def _write(self, exchange: Exchange) -> None:
-        episode = self._episode(exchange.episode)
+        episode = self._episode(exchange)
         parsed, error = self._parsed(exchange, episode)
         request = self._request(exchange, episode, parsed, error)
         choice = parsed.choices[0] if parsed is not None and parsed.choices else None
@@ -231,10 +231,11 @@ class Recording:
                     "with `cachetrace validate --redact` before you share it."
                 )
 
-    def _episode(self, name: str) -> _RecordedEpisode:
+    def _episode(self, first: Exchange) -> _RecordedEpisode:
+        name = first.episode
         episode = self._known.get(name)
         if episode is None:
-            self._known[name] = episode = self._created(name, self._folder / f"{name}.msgpack")
+            self._known[name] = episode = self._created(name, first)
         self._known.move_to_end(name)
         self._set_others_aside()
         return episode
@@ -251,7 +252,8 @@ class Recording:
                 episode.writer.close()
                 episode.writer = None
 
-    def _created(self, name: str, path: Path) -> _RecordedEpisode:
+    def _created(self, name: str, first: Exchange) -> _RecordedEpisode:
+        path = self._folder / f"{name}.msgpack"
         episode = Episode(
             episode_id=name,
             workload=WorkloadSpec(name="proxy", history="messages"),
@@ -267,7 +269,7 @@ class Recording:
                 way=Way.RECORDED,
                 engine=self._engine,
                 capabilities=self._capabilities,
-                sampling=Sampling(),
+                sampling=sampling_of(first.fields),
                 place=RunPlace(run_id=self._run_id, position=self._run_position),
                 started_at=time.time(),
                 top_k=self._top_k,

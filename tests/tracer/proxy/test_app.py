@@ -47,6 +47,17 @@ def test_client_sees_what_it_asked_for_and_the_trace_has_the_numbers(tmp_path: P
         assert trace.piece(int(trace.path(arm, 0).token_ids[1])) == b"b"
 
 
+def test_what_a_client_did_not_send_is_not_called_greedy(tmp_path: Path) -> None:
+    asked = body("a")
+    del asked["temperature"]
+    with served(ScriptedUpstream().app) as direct, proxied(tmp_path, direct) as url:
+        httpx.post(url + "/v1/chat/completions", json=asked)
+    with only_trace(tmp_path) as trace:
+        assert not trace.arms[0].sampling.greedy
+        assert not trace.requests(trace.arms[0])[0].sampling.greedy
+        assert trace.arms[0].sampling.seed == 1
+
+
 def test_a_stream_arrives_event_by_event_without_our_additions(tmp_path: Path) -> None:
     upstream = ScriptedUpstream()
     with served(upstream.app) as direct, proxied(tmp_path, direct) as url:

@@ -168,6 +168,14 @@ class Sampling(Struct, frozen=True, kw_only=True):
         """Only greedy requests may count towards a rate."""
         return self.temperature == 0.0
 
+    @property
+    def described(self) -> str:
+        """In words. What a client did not send is “–”: the server's own default was not observed."""
+        temperature = "–" if "temperature" in self.extra else f"{self.temperature:g}"
+        seed = "–" if self.seed is None else self.seed
+        limit = "–" if self.max_new_tokens < 0 else self.max_new_tokens
+        return f"temperature {temperature}, seed {seed}, at most {limit} new tokens"
+
 
 class WorkloadSpec(Struct, frozen=True, kw_only=True):
     """What is needed to run the same task again, without any file beside the trace."""

@@ -49,7 +49,7 @@ def _arm_mismatches(a: Side, b: Side) -> Iterator[str]:
         if value_a != value_b:
             yield _differ(name, value_a, value_b)
     if one.sampling != two.sampling:
-        yield _differ("sampling", _sampling(one), _sampling(two))
+        yield _differ("sampling", one.sampling.described, two.sampling.described)
     if one.top_k != two.top_k:
         yield _differ("k", one.top_k, two.top_k)
     if not _primings_agree(one, two):
@@ -96,11 +96,6 @@ def _ways_agree(a: Side, b: Side) -> bool:
         return True
     follower, other = (a, b) if forced_a else (b, a)
     return follower.trace is other.trace and follower.arm.source_arm == other.index
-
-
-def _sampling(arm: Arm) -> str:
-    s = arm.sampling
-    return f"temperature {s.temperature:g}, seed {s.seed}, at most {s.max_new_tokens} new tokens"
 
 
 def _differ(name: str, a: object, b: object) -> str:

@@ -53,15 +53,7 @@ def _facts(group: Sequence[EpisodeRecord]) -> Iterator[tuple[str, str | None]]:
         yield f"cache layers, {label}", _joined(map(_layers, records))
         yield f"cached tokens, {label}", _exposure(records)
     yield "flags", _joined(f"{k}={v}" for e in engines for k, v in sorted(e.flags.items()))
-    samplings = [record.arm.sampling for record in arms]
-    yield (
-        "sampling",
-        _joined(
-            f"temperature {s.temperature:g}, seed {'–' if s.seed is None else s.seed}, at most "
-            f"{s.max_new_tokens} new tokens"
-            for s in samplings
-        ),
-    )
+    yield "sampling", _joined(record.arm.sampling.described for record in arms)
     yield "order of episodes", _order(group)
     yield "workload", _joined(_workload(e) for e in group)
     yield "workload data", _joined(_data(e) for e in group)

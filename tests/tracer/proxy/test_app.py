@@ -55,7 +55,7 @@ def test_what_a_client_did_not_send_is_not_called_greedy(tmp_path: Path) -> None
     with only_trace(tmp_path) as trace:
         assert not trace.arms[0].sampling.greedy
         assert not trace.requests(trace.arms[0])[0].sampling.greedy
-        assert trace.arms[0].sampling.seed == 1
+        assert trace.arms[0].sampling.described == "temperature –, seed 1, at most – new tokens"
 
 
 def test_a_stream_arrives_event_by_event_without_our_additions(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ what flipped, ``attribution`` says whether the cache is to blame, ``sentence`` s
 from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_across, compare_arms
 from replay.divergence.assessment import assess_arm
 from replay.divergence.cache_timeline import PromptStretch, RequestCache, Stretch, cache_timeline
-from replay.divergence.pairing import ArmGroup, arm_groups, group_of, resolve_arm
+from replay.divergence.pairing import ArmGroup, arm_groups, resolve_arm
 from replay.divergence.readable import ReadableTrace
 from replay.divergence.request_verdict import Detail
 from replay.divergence.sentence import amount, named_token
@@ -56,7 +56,6 @@ __all__ = [
     "cache_timeline",
     "compare_across",
     "compare_arms",
-    "group_of",
     "named_token",
     "position_drift",
     "resolve_arm",

@@ -5,16 +5,23 @@ Nothing here reads a column itself; ``request_verdict`` does, and no more than t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 from msgspec.structs import replace
 
 from replay.divergence.assessment import assess_arm
-from replay.divergence.attribution import attribute
+from replay.divergence.attribution import attribute, repeats_by_arm
 from replay.divergence.flip import describe_flip
 from replay.divergence.guards import FOLLOWING, mismatches
-from replay.divergence.pairing import ArmGroup, arm_groups, default_baselines, group_of, resolve_arm
+from replay.divergence.pairing import (
+    ArmGroup,
+    arm_groups,
+    default_baselines,
+    group_by_arm,
+    resolve_arm,
+    same_group,
+)
 from replay.divergence.readable import ReadableTrace, Side
 from replay.divergence.request_verdict import Detail, Judged, RequestPair, judge
 from replay.divergence.sentence import explain
@@ -53,15 +60,16 @@ def analyse(
     if baseline is not None:
         overall = resolve_arm(trace, baseline)
         by_way = dict.fromkeys(Way, overall)
+    homes = group_by_arm(groups)
+    repeats = repeats_by_arm(homes, controls)
     comparisons = tuple(
         attribute(
             compare_arms(trace, a, b, anyway=anyway, near_tie=near_tie, detail=detail),
-            groups,
-            controls,
+            repeats,
             assessments,
             labels,
         )
-        for a, b in _pairs(trace, groups, by_way)
+        for a, b in _pairs(trace, homes, by_way)
     )
     return EpisodeAnalysis(
         baseline=overall,
@@ -102,30 +110,23 @@ def compare_across(
     return Comparison(
         baseline=side_a.index,
         arm=side_b.index,
-        within_arm=_within_arm(side_a, side_b),
+        within_arm=side_a.trace is side_b.trace and same_group(side_a.arm, side_b.arm),
         requests=requests,
         mismatches=broken,
     )
 
 
 def _pairs(
-    trace: ReadableTrace, groups: Sequence[ArmGroup], by_way: Mapping[Way, int]
+    trace: ReadableTrace, homes: Mapping[int, ArmGroup], by_way: Mapping[Way, int]
 ) -> Iterator[tuple[int, int]]:
     """(baseline, arm) for every arm outside its baseline's own group, repeat i with repeat i."""
     for arm in trace.arms:
         chosen = by_way.get(arm.way)
         if chosen is None:
             continue
-        home, group = group_of(groups, chosen), group_of(groups, arm.index)
-        if home is not group:
+        home = homes[chosen]
+        if home is not homes[arm.index]:
             yield home.partner(arm), arm.index
-
-
-def _within_arm(a: Side, b: Side) -> bool:
-    if a.trace is not b.trace:
-        return False
-    groups = arm_groups(a.trace)
-    return group_of(groups, a.index) is group_of(groups, b.index)
 
 
 def _compare_requests(a: Side, b: Side, near_tie: float, detail: Detail) -> tuple[RequestVerdict, ...]:

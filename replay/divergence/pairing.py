@@ -6,8 +6,9 @@ source. Its first member is repeat 0; the others are its within-arm controls.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -17,7 +18,7 @@ from tracer.episode import Arm, CacheState, Way
 from tracer.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ArmGroup:
     """Arms that differ only in their repeat or pass number, in that order."""
 
@@ -37,20 +38,18 @@ class ArmGroup:
 
         When this group has fewer repeats (or passes) its first arm answers for the rest.
         """
-        place = (arm.repeat, arm.pass_index)
-        return next((m.index for m in self.members if (m.repeat, m.pass_index) == place), self.first)
+        return self._by_number.get((arm.repeat, arm.pass_index), self.first)
 
     def controls(self) -> tuple[tuple[int, int], ...]:
         """(arm, its repeat) for every member but the first.
 
         A repeat is held against the first arm; a later pass against the first pass of its own chain.
         """
-        pairs = []
-        for arm in self.members[1:]:
-            starts = (m.index for m in self.members if m.repeat == arm.repeat and m.pass_index == 0)
-            against = next(starts, self.first) if arm.pass_index else self.first
-            pairs.append((against, arm.index))
-        return tuple(pairs)
+        chain = self._by_number
+        return tuple(
+            (chain.get((arm.repeat, 0), self.first) if arm.pass_index else self.first, arm.index)
+            for arm in self.members[1:]
+        )
 
     def repeating(self) -> frozenset[int]:
         """The members that say whether the arm repeats itself: from a fresh start where there are two.
@@ -59,6 +58,11 @@ class ArmGroup:
         """
         fresh = frozenset(m.index for m in self.members if m.pass_index == 0)
         return fresh if len(fresh) > 1 else frozenset(self.arms)
+
+    @cached_property
+    def _by_number(self) -> Mapping[tuple[int, int], int]:
+        """(repeat, pass) → the first member that bears it."""
+        return {(m.repeat, m.pass_index): m.index for m in reversed(self.members)}
 
 
 def arm_groups(trace: ReadableTrace) -> tuple[ArmGroup, ...]:
@@ -72,9 +76,14 @@ def arm_groups(trace: ReadableTrace) -> tuple[ArmGroup, ...]:
     )
 
 
-def group_of(groups: Sequence[ArmGroup], arm: int) -> ArmGroup:
-    """The group that an arm is in."""
-    return next(group for group in groups if arm in group.arms)
+def group_by_arm(groups: Iterable[ArmGroup]) -> dict[int, ArmGroup]:
+    """Arm → the group that it is in."""
+    return {arm: group for group in groups for arm in group.arms}
+
+
+def same_group(a: Arm, b: Arm) -> bool:
+    """Whether two arms of one trace belong to one group."""
+    return _sameness(a) == _sameness(b)
 
 
 def resolve_arm(trace: ReadableTrace, label: str | int) -> int:

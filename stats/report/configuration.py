@@ -64,8 +64,10 @@ def configuration_names(keys: Iterable[Key]) -> dict[Key, str]:
         by_name.setdefault(_short_name(key), []).append(key)
     names: dict[Key, str] = {}
     for name, group in by_name.items():
-        for key in group:
-            names[key] = name if len(group) == 1 else f"{name} · {_difference(key, group)}"
+        if len(group) == 1:
+            names[group[0]] = name
+        else:
+            names |= {key: f"{name} · {difference}" for key, difference in _differences(group).items()}
     return names
 
 
@@ -89,26 +91,32 @@ def _short_name(key: Key) -> str:
     return " · ".join(part for part in (served, model_without_format(model, weights), weights) if part)
 
 
-def _difference(key: Key, group: list[Key]) -> str:
-    said = []
-    for place, (_, label) in enumerate(_TELLING, start=len(_NAMED)):
-        values = {other[place] for other in group}
-        if len(values) > 1:
-            said.append(f"{label} {_short(key[place], values)}")
-    settings = [configuration_settings(other) for other in group]
-    own = configuration_settings(key)
-    for name in sorted({name for one in settings for name in one}):
-        values = {one.get(name) for one in settings}
-        if len(values) > 1:
-            said.append(f"{name}={_short(own.get(name), values)}")
-    return ", ".join(said)
+def _differences(group: list[Key]) -> dict[Key, str]:
+    """What tells each configuration from the others that bear its name."""
+    settings = {key: configuration_settings(key) for key in group}
+    facts = {label: [key[place] for key in group] for place, (_, label) in enumerate(_TELLING, len(_NAMED))}
+    said: dict[Key, list[str]] = {key: [] for key in group}
+    for label, values in facts.items():
+        for key, value in zip(group, _shortened(values), strict=True):
+            if value is not None:
+                said[key].append(f"{label} {value}")
+    for name in sorted({name for one in settings.values() for name in one}):
+        for key, value in zip(group, _shortened([settings[key].get(name) for key in group]), strict=True):
+            if value is not None:
+                said[key].append(f"{name}={value}")
+    return {key: ", ".join(parts) for key, parts in said.items()}
 
 
-def _short(value: str | None, values: set[str | None]) -> str:
-    """The value, cut where it stays different from the others; a long one by its hash."""
-    if value is None:
-        return "–"
-    starts = {other and other.removeprefix("sha256:")[:_SHOWN] for other in values}
-    if len(starts) == len(values):
-        return value.removeprefix("sha256:")[:_SHOWN]
-    return xxh3_64_hexdigest(value.encode())[:8]
+def _shortened(values: list[str | None]) -> list[str | None]:
+    """Each value, cut where all stay different, else by its hash; all None where all are the same."""
+    different = set(values)
+    if len(different) == 1:
+        return [None] * len(values)
+    starts = {value: _start(value) for value in different}
+    if len(set(starts.values())) < len(different):
+        starts = {v: "–" if v is None else xxh3_64_hexdigest(v.encode())[:8] for v in different}
+    return [starts[value] for value in values]
+
+
+def _start(value: str | None) -> str:
+    return "–" if value is None else value.removeprefix("sha256:")[:_SHOWN]

@@ -6,6 +6,7 @@ repeat themselves in a control that may count, and it is known whether they diff
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
@@ -111,32 +112,19 @@ def episode_differs(comparison: Comparison) -> bool | None:
 
 def series_of(episodes: Sequence[EpisodeRecord]) -> tuple[Series, ...]:
     """Every series that the episodes hold, sorted by key, episodes in execution order."""
-    gathered: dict[SeriesKey, dict[str, EpisodePair]] = {}
+    gathered: dict[SeriesKey, list[EpisodePair]] = {}
+    runs: Counter[tuple[SeriesKey, str]] = Counter()
     for episode in sorted(episodes, key=lambda e: (e.started_at, e.path)):
         for key, pair in _pairs_of(episode):
-            home = _free_run(gathered, key, pair)
-            gathered.setdefault(home, {})[pair.episode_id] = pair
+            # An episode counts once in a rate: served again, it belongs to the next run.
+            run = runs[key, pair.episode_id]
+            runs[key, pair.episode_id] += 1
+            gathered.setdefault(replace(key, run=run) if run else key, []).append(pair)
     ordered = sorted(gathered.items(), key=lambda item: _sortable(item[0]))
     return tuple(
-        Series(key=key, pairs=tuple(sorted(pairs.values(), key=lambda p: (p.position, p.started_at, p.path))))
+        Series(key=key, pairs=tuple(sorted(pairs, key=lambda p: (p.position, p.started_at, p.path))))
         for key, pairs in ordered
     )
-
-
-def _free_run(
-    gathered: dict[SeriesKey, dict[str, EpisodePair]], key: SeriesKey, pair: EpisodePair
-) -> SeriesKey:
-    """The first run that does not hold this episode yet: an episode counts once in a rate."""
-    run = 0
-    while True:
-        candidate = _with_run(key, run)
-        if pair.episode_id not in gathered.get(candidate, {}):
-            return candidate
-        run += 1
-
-
-def _with_run(key: SeriesKey, run: int) -> SeriesKey:
-    return key if run == key.run else replace(key, run=run)
 
 
 def _sortable(key: SeriesKey) -> tuple[object, ...]:
@@ -148,15 +136,19 @@ def _sortable(key: SeriesKey) -> tuple[object, ...]:
 
 
 def _pairs_of(episode: EpisodeRecord) -> Iterable[tuple[SeriesKey, EpisodePair]]:
+    started_at = episode.started_at
     firsts = {c.arm: c.baseline for c in episode.analysis.controls}
+    controls: dict[int, list[Comparison]] = {}
+    for control in episode.analysis.controls:
+        controls.setdefault(control.baseline, []).append(control)
     for comparison in (*episode.analysis.comparisons, *episode.extra_comparisons):
         baseline, arm = episode.arms[comparison.baseline], episode.arms[comparison.arm]
         if comparison.arm in firsts:
             continue  # a later repeat: its group's first arm speaks for the episode
         home = firsts.get(comparison.baseline, comparison.baseline)
-        control = _common_control(episode, home, comparison.arm)
-        within_baseline = _control(episode, home, control)
-        within_arm = _control(episode, comparison.arm, control)
+        own = controls.get(home, []), controls.get(comparison.arm, [])
+        kind = _common_control(episode, own)
+        within_baseline, within_arm = (_control(episode, found, kind) for found in own)
         key = SeriesKey(
             configuration=baseline.configuration,
             workload=episode.episode.workload.name,
@@ -164,22 +156,23 @@ def _pairs_of(episode: EpisodeRecord) -> Iterable[tuple[SeriesKey, EpisodePair]]
             arm=arm.group_label,
             way=arm.arm.way,
             carry=arm.arm.place.carry,
-            control=control,
+            control=kind,
             baseline_state=baseline.arm.state,
             arm_state=arm.arm.state,
         )
-        yield key, _pair(episode, comparison, baseline, arm, (within_baseline, within_arm))
+        yield key, _pair(episode, started_at, comparison, (baseline, arm), (within_baseline, within_arm))
 
 
 def _pair(
     episode: EpisodeRecord,
+    started_at: float,
     comparison: Comparison,
-    baseline: ArmRecord,
-    arm: ArmRecord,
+    arms: tuple[ArmRecord, ArmRecord],
     controls: tuple[ControlResult | None, ControlResult | None],
 ) -> EpisodePair:
+    baseline, arm = arms
     differs = episode_differs(comparison)
-    outcomes = [record.end.outcome if record.end else None for record in (baseline, arm)]
+    outcomes = [record.end.outcome if record.end else None for record in arms]
     classes = {baseline.assessment.evidence_class, arm.assessment.evidence_class}
     weakest = next(
         c for c in (EvidenceClass.DECLARED, EvidenceClass.METRICS, EvidenceClass.COUNTED) if c in classes
@@ -188,7 +181,7 @@ def _pair(
         episode_id=episode.episode.episode_id,
         path=episode.path,
         position=arm.arm.place.position,
-        started_at=episode.started_at,
+        started_at=started_at,
         comparison=comparison,
         differs=differs,
         within_baseline=controls[0],
@@ -205,11 +198,6 @@ def _pair(
         ),
         answers=(baseline.answer, arm.answer),
     )
-
-
-def _positions(episode: EpisodeRecord, comparison: Comparison) -> PositionSample | None:
-    pair = (comparison.baseline, comparison.arm)
-    return next((s for s in episode.positions if (s.baseline, s.arm) == pair), None)
 
 
 def _why_not(
@@ -250,11 +238,9 @@ def _only_declared(
     return any(r.declared for r in arms) and all(r.declared or r.may_count for r in arms)
 
 
-def _common_control(episode: EpisodeRecord, first: int, second: int) -> Control:
-    """Repeats when both arms have them, else passes when both have those."""
-    kinds = [
-        {_kind(episode, c) for c in episode.analysis.controls if c.baseline == arm} for arm in (first, second)
-    ]
+def _common_control(episode: EpisodeRecord, own: tuple[list[Comparison], list[Comparison]]) -> Control:
+    """Repeats when both arms have them among their own controls, else passes when both have those."""
+    kinds = [{_kind(episode, control) for control in found} for found in own]
     for kind in (Control.REPEATS, Control.PASSES):
         if all(kind in found for found in kinds):
             return kind
@@ -265,9 +251,8 @@ def _kind(episode: EpisodeRecord, control: Comparison) -> Control:
     return Control.PASSES if episode.arms[control.arm].arm.pass_index else Control.REPEATS
 
 
-def _control(episode: EpisodeRecord, arm: int, kind: Control) -> ControlResult | None:
-    """The control of an arm, of the wanted kind when there is one."""
-    found = [c for c in episode.analysis.controls if c.baseline == arm]
+def _control(episode: EpisodeRecord, found: list[Comparison], kind: Control) -> ControlResult | None:
+    """Of an arm's controls one of the wanted kind, when there is one."""
     if not found:
         return None
     control = next((c for c in found if _kind(episode, c) is kind), found[0])

@@ -179,6 +179,30 @@ def test_passes_are_controls_of_their_own_chain_and_not_repeats():
     assert group.repeating() == {1, 2, 3}
 
 
+class CountsEnds(MemoryTrace):
+    """Grouping asks for the end of every arm, so these calls show how often a trace is grouped."""
+
+    def end(self, arm):
+        self.reads["end"] += 1
+        return super().end(arm)
+
+
+@pytest.mark.parametrize("several", ["repeats", "configurations"])
+def test_the_work_for_one_trace_grows_with_its_arms_and_not_with_their_pairs(several):
+    def ends_asked_for(quarters):
+        trace = CountsEnds()
+        for number in range(quarters):
+            engine = replace(ENGINE, threads=number) if several == "configurations" else ENGINE
+            for repeat in range(2):
+                fields = {"engine": engine, "repeat": 2 * number + repeat, "way": Way.FIXED}
+                trace.add_arm([one()], **fields)
+                trace.add_arm([one()], state=CacheState.WARM, **fields)
+        analyse(trace)
+        return trace.reads["end"]
+
+    assert ends_asked_for(16) == 8 * ends_asked_for(2)
+
+
 def test_resolve_arm_by_index_and_label():
     trace = two_arms([one()], [one(exposure=exposure(2))])
     assert resolve_arm(trace, 1) == resolve_arm(trace, "1") == resolve_arm(trace, "warm") == 1

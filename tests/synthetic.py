@@ -202,10 +202,7 @@ def write_trace(
                     pieces=pieces,
                 )
             if spec.complete and spec.requests is None:
-                outcome = None if spec.score is None else Outcome(score=spec.score, solved=spec.score >= 1)
-                writer.end_arm(
-                    arm.index, ArmEnd(requests=planned, completed=True, outcome=outcome, elapsed_s=1.5)
-                )
+                writer.end_arm(arm.index, _end(spec, planned))
     return Truth(path, tuple(stored), tuple(arms), tuple(numbers))
 
 
@@ -270,6 +267,7 @@ def _request(
     hostile: bool,
 ) -> Request:
     text = b"".join(piece_of(int(t), hostile=hostile) for t in one.path.token_ids).decode("utf-8", "replace")
+    error = spec.error if i == len(made) - 1 else None
     call = ToolCall(name="find_mail", arguments=f'{{"query": "w{int(one.prompt[-1])}"}}')
     return Request(
         index=i,
@@ -278,7 +276,8 @@ def _request(
         scale=_SCALES[spec.observe],
         sampling=arm.sampling,
         exposure=_exposure(i, spec, arm, made),
-        stop=StopReason.STOP,
+        stop=StopReason.STOP if error is None else StopReason.ERROR,
+        error=error,
         text=text,
         messages_added=(Message(role="user", content=f"Step {i}, please."),),
         tool_calls=(call,) if tool_calls and i % 2 == 0 else (),
@@ -287,6 +286,16 @@ def _request(
         else (),
         timing=Timing(started_at=created_at + i, wall_s=0.5, prompt_s=0.3, decode_s=0.2),
     )
+
+
+def _end(spec: ArmSpec, planned: int) -> ArmEnd:
+    if spec.error is not None:
+        return ArmEnd(requests=planned, completed=False, reason=spec.error.message)
+    outcome = None
+    if spec.score is not None or spec.details:
+        solved = None if spec.score is None else spec.score >= 1
+        outcome = Outcome(score=spec.score, solved=solved, ended=spec.ended, details=dict(spec.details))
+    return ArmEnd(requests=planned, completed=True, outcome=outcome, elapsed_s=1.5)
 
 
 _SCALES = {

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.columns import Alternatives, PathColumns, PositionFlag
-from tracer.episode import Arm, CacheState, Priming, Way
+from tracer.episode import Arm, CacheState, Priming, RequestError, Way
 
 VOCABULARY = 4096
 
@@ -46,6 +46,11 @@ class ArmSpec:
     """Request → number of output tokens in this arm (a flip at the end)."""
     temperature: float = 0.0
     score: float | None = None
+    ended: str = "completed"
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Of the outcome; with a score or details the arm has one."""
+    error: RequestError | None = None
+    """The last request failed with it, and the arm with that."""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """Fields of ``EngineInfo`` to change."""
     observe: str = "row"

@@ -187,6 +187,12 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True):
     """``oracle``: the transcript's own answers go into the history (teacher-forced)."""
     version: str | None = None
 
+    @property
+    def note(self) -> str | None:
+        """What every figure of this task must say of itself, for instance that it is a subset."""
+        said = self.params.get("note")
+        return said if isinstance(said, str) and said else None
+
 
 class Episode(Struct, frozen=True, kw_only=True):
     """One agent working on one task, under one engine configuration."""
@@ -330,6 +336,11 @@ class RequestError(Struct, frozen=True, kw_only=True):
     kind: str
     message: str
     http_status: int | None = None
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the prompt no longer fitted into the context."""
+        return self.kind in ("PromptTooLong", "HttpPromptTooLong")
 
 
 class PromptRef(Struct, frozen=True, kw_only=True):

@@ -82,6 +82,8 @@ def episode_lines(trace: TraceReader) -> Iterator[str]:
     )
     written = f"format {trace.format_version}, written by {clean(trace.writer)}"
     yield f"file     {clean(str(trace.path_of_file))}, {written}"
+    if workload.note is not None:
+        yield f"         {clean(workload.note)}"
     for name, note in episode.notes.items():
         yield f"note     {clean(name)}: {clean(note)}"
 

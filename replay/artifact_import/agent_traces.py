@@ -177,7 +177,9 @@ def _write_arm(writer: TraceWriter, name: str, episode_id: str, log: ArmLog) -> 
     outcome = None
     if score is not None:
         details = {"error_type": score.error_type} if score.error_type else {}
-        outcome = Outcome(score=float(score.valid), solved=score.valid, details=details)
+        forced = score.error_type is not None and score.error_type.endswith(":force_terminated")
+        ended = "force_terminated" if forced else "completed"
+        outcome = Outcome(score=float(score.valid), solved=score.valid, ended=ended, details=details)
     writer.end_arm(
         arm.index,
         ArmEnd(

@@ -32,7 +32,6 @@ from tracer.tracefile import TraceReader
 from tracer.workloads.base import Workload
 
 MODELS_FOLDER = "models"
-_TOO_LONG = ("PromptTooLong", "HttpPromptTooLong")
 
 
 @dataclass(slots=True)
@@ -275,7 +274,7 @@ def _grew_too_long(path: Path) -> bool:
         recordings = [arm.index for arm in trace.arms if arm.way is Way.RECORDED]
         requests = trace.requests(recordings[0]) if recordings else ()
     error = requests[-1].error if requests else None
-    return error is not None and error.kind in _TOO_LONG
+    return error is not None and error.too_long
 
 
 def _remove(path: Path) -> None:

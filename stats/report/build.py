@@ -17,6 +17,7 @@ from stats.report.formats import format_families
 from stats.report.positions import joined_positions
 from stats.report.records import Collection
 from stats.report.series import Series, series_of
+from stats.tables.episodes import episodes_table
 from stats.tables.flips import flips_table
 from stats.tables.grid import grid_table
 from stats.tables.isolation import isolation_sentences, isolation_table
@@ -90,6 +91,7 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
         trend_table(families),
         along_run_table(series, controls, names),
         between_orders_table(series, names),
+        episodes_table(episodes, names),
         outcomes_table(outcomes, series),
         *mechanism_tables(mechanism, changes),
         *([] if alone else own),

@@ -202,6 +202,7 @@ def _facts(trace: HeldTrace, arm: int) -> RequestFacts:
         answers_digest=_answers_digest(trace, arm, requests),
         prompt_not_stored=sum(r.prompt is None for r in requests),
         prefix_breaks=tuple((r.index, r.prefix_break) for r in requests if r.prefix_break is not None),
+        grew_too_long=any(r.error is not None and r.error.too_long for r in requests[-1:]),
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stats.report.configuration import Key
+from stats.report.courses import course_of
 from stats.report.records import ArmRecord, EpisodeRecord
 from stats.tables.basis import carry_word
 from stats.tables.table import Cell, Column, Table
@@ -56,7 +57,11 @@ def _facts(group: Sequence[EpisodeRecord]) -> Iterator[tuple[str, str | None]]:
     yield "sampling", _joined(record.arm.sampling.described for record in arms)
     yield "order of episodes", _order(group)
     yield "workload", _joined(_workload(e) for e in group)
+    if (notes := _joined(e.episode.workload.note for e in group)) is not None:
+        yield "about the workload", notes
     yield "workload data", _joined(_data(e) for e in group)
+    if (isolation := _isolation(arms)) is not None:
+        yield "isolation of tools", isolation
     yield "chat template", _joined(e.template_hash for e in engines)
     yield "environment", _joined(f"{k}={v}" for r in arms for k, v in sorted(r.arm.environment.items()))
     yield "written by", _joined(e.episode.writer for e in group)
@@ -131,6 +136,12 @@ def _data(episode: EpisodeRecord) -> str | None:
     """Hashes and versions among the workload's parameters; the tasks themselves stay in the trace."""
     telling = {k: v for k, v in episode.episode.workload.params.items() if _tells(k)}
     return json.dumps(telling, sort_keys=True, ensure_ascii=True, default=str) if telling else None
+
+
+def _isolation(arms: Sequence[ArmRecord]) -> str | None:
+    """What kept the tools apart from the machine, as the outcomes store it."""
+    courses = [course for record in arms if (course := course_of(record)) is not None]
+    return _joined(", ".join(f"{name}: {said}" for name, said in c.isolation) or None for c in courses)
 
 
 def _tells(name: str) -> bool:

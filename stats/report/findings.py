@@ -32,6 +32,7 @@ def findings(
     said = [f"{read}, of which {counting} may count."]
     if collection.unreadable:
         said.append(f"{_plural(len(collection.unreadable), 'file')} could not be read and is left out.")
+    said += _workload_notes(collection)
     said += _cold_against_itself(controls)
     said += [_sentence(one, names) for one in series if one.counted]
     ordinary = [episode for episode in collection.episodes if episode.experiment is None]
@@ -40,6 +41,12 @@ def findings(
     if ordinary and not any(one.counted for one in series):
         said.append("No rate can be given: no pair of arms has both states verified and both arms repeated.")
     return tuple(said)
+
+
+def _workload_notes(collection: Collection) -> list[str]:
+    """What the tasks themselves say that their figures are not: each note once."""
+    workloads = [episode.episode.workload for episode in collection.episodes]
+    return list(dict.fromkeys(f"{w.name}: {w.note.rstrip('.')}." for w in workloads if w.note is not None))
 
 
 def _cold_against_itself(controls: Sequence[ControlSeries]) -> list[str]:

@@ -42,6 +42,8 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     """Requests whose prompt ids are not in the trace, so that it cannot be replayed."""
     prefix_breaks: tuple[tuple[int, PrefixBreak], ...] = ()
     """Request and break, where a prompt departs from what the request before left."""
+    grew_too_long: bool = False
+    """The last prompt did not fit into the context."""
 
 
 class AnswerFacts(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,10 @@ from tracer.clean_text import percent
 
 ONE_POINT = 0.01
 ENOUGH_POWER = 0.8
+_HOW = (
+    "Difference: Newcombe's interval for pairs. Power: exact McNemar at the observed discordant rate; the "
+    "detectable shift is the least net shift seen with 80 % power, “–” when there is none."
+)
 
 
 class PairedOutcomes(Struct, frozen=True, kw_only=True):
@@ -35,6 +39,11 @@ class PairedOutcomes(Struct, frozen=True, kw_only=True):
     @property
     def n(self) -> int:
         return self.both + self.baseline_only + self.arm_only + self.neither
+
+    @property
+    def solved(self) -> bool:
+        """Whether any arm solved anything: without that, nothing could have flipped."""
+        return self.n > self.neither
 
 
 def paired_outcomes(series: Sequence[Series], names: Mapping[Key, str]) -> tuple[PairedOutcomes, ...]:
@@ -69,8 +78,7 @@ def outcomes_table(outcomes: Sequence[PairedOutcomes], series: Sequence[Series])
         rows=tuple(_row(outcome) for outcome in outcomes),
         basis=basis(s.key.carry for s in series if s.counted),
         notes=(
-            "Difference: Newcombe's interval for pairs. Power: exact McNemar at the observed discordant "
-            "rate; the detectable shift is the least net shift seen with 80 % power, “–” when there is none.",
+            *([_HOW] if any(outcome.solved for outcome in outcomes) else []),
             *(verdict_sentence(outcome) for outcome in outcomes),
         ),
     )
@@ -80,8 +88,11 @@ def verdict_sentence(outcome: PairedOutcomes) -> str:
     """Whether these data can tell degradation from instability, in plain words."""
     n, b, c = outcome.n, outcome.baseline_only, outcome.arm_only
     where = f"{outcome.series} ({outcome.counting})"
-    if outcome.both + b + c == 0:
-        return f"{where}: nothing was solved in any arm, so these data say nothing about outcomes."
+    if not outcome.solved:
+        return (
+            f"{where}: nothing was solved in any arm, so no rate of outcome flips is given: these data say "
+            "nothing about outcomes."
+        )
     if b + c == 0:
         return (
             f"{where}: no outcome changed in {n} pairs; neither degradation nor instability of outcomes "
@@ -138,10 +149,7 @@ def _tabulate(label: str, counting: str, pairs: Sequence[tuple[bool, bool]]) -> 
 
 def _row(outcome: PairedOutcomes) -> tuple[Cell, ...]:
     n, b, c = outcome.n, outcome.baseline_only, outcome.arm_only
-    difference = paired_difference(outcome.both, c, b, outcome.neither)
-    assert difference is not None
-    rate = (b + c) / n
-    return (
+    solved = (
         outcome.series,
         outcome.counting,
         n,
@@ -149,6 +157,14 @@ def _row(outcome: PairedOutcomes) -> tuple[Cell, ...]:
         wilson(outcome.both + b, n),
         outcome.both + c,
         wilson(outcome.both + c, n),
+    )
+    difference = paired_difference(outcome.both, c, b, outcome.neither)
+    assert difference is not None
+    if not outcome.solved:
+        return (*solved, *([None] * 8))
+    rate = (b + c) / n
+    return (
+        *solved,
         b,
         c,
         difference.difference,

@@ -19,7 +19,7 @@ Item = tuple[str, str, AnswerFacts, AnswerFacts]
 
 
 def pooled_items_table(series: Sequence[Series]) -> Table | None:
-    """One row a way of counting; None unless two configurations answered items."""
+    """One row a way of counting; None unless two configurations answered items, and one of them right."""
     items: list[Item] = []
     for one in series:
         for pair in one.counted:
@@ -28,6 +28,8 @@ def pooled_items_table(series: Sequence[Series]) -> Table | None:
                 items.append((pair.episode_id, str(one.key.configuration), cold, warm))
     if len({configuration for _, configuration, _, _ in items}) < FEWEST_CONFIGURATIONS:
         return None
+    if not any(cold.correct or warm.correct for _, _, cold, warm in items):
+        return None  # nothing could have flipped
     answered = [item for item in items if item[2].correct is not None and item[3].correct is not None]
     rows = [_row("no answer counts as wrong", items)]
     if answered:

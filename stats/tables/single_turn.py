@@ -78,6 +78,7 @@ def _row(
 
     cold_only = count(lambda c, w: c.correct is True and w.correct is False)
     warm_only = count(lambda c, w: c.correct is False and w.correct is True)
+    cold_correct, warm_correct = count(lambda c, _: c.correct is True), count(lambda _, w: w.correct is True)
     return (
         names[one.key.configuration],
         pair_label(one),
@@ -91,12 +92,12 @@ def _row(
         count(lambda c, w: c.value != w.value),
         count(lambda c, w: c.found != w.found),
         cold_only + warm_only,
-        count(lambda c, _: c.correct is True),
-        count(lambda _, w: w.correct is True),
+        cold_correct,
+        warm_correct,
         count(lambda c, _: c.answer_class == "no answer"),
         count(lambda _, w: w.answer_class == "no answer"),
         count(lambda c, _: c.answer_class == "cut by length"),
         count(lambda _, w: w.answer_class == "cut by length"),
         count(lambda c, w: "doubtful" in (c.answer_class, w.answer_class)),
-        mcnemar_exact(cold_only, warm_only),
+        mcnemar_exact(cold_only, warm_only) if cold_correct or warm_correct else None,
     )

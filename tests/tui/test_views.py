@@ -10,6 +10,7 @@ import pytest
 from replay.divergence import Stretch, analyse, position_drift
 from replay.verdicts import Verdict
 from tests.synthetic import ArmSpec, write_trace
+from tracer.episode import WorkloadSpec
 from tracer.tracefile import TraceReader
 from tui.numbers import bar_text, level_text, small_text, twin_bar_text, value_text
 from tui.stream_layout import LineKind, StreamLayout
@@ -160,6 +161,19 @@ def test_the_rates_are_the_reports(flipped, model) -> None:
     view = arms_view(model, at_flip(model), rates)
     assert [arm.name.label for arm in view.arms] == ["recording", "cold#1", "warm", "snapshot"]
     assert view.rates == rates.rows
+
+
+def test_what_a_task_says_of_itself_stands_by_its_rates(tmp_path) -> None:
+    note = "eight episodes: a subset, not the paper's figure"
+    path = tmp_path / "subset.msgpack"
+    arms = [ArmSpec(), ArmSpec(repeat=1), ArmSpec(state="warm"), ArmSpec(state="warm", repeat=1)]
+    write_trace(path, requests=2, tokens=6, arms=arms, workload=WorkloadSpec(name="t", params={"note": note}))
+    model = TraceModel.open(path)
+    rates = rates_of(path, 0.1)
+    assert rates.rows
+    assert arms_view(model, Cursor(0, 0, 1)).notes == (note,)
+    assert arms_view(model, Cursor(0, 0, 1), rates).notes == (note, *rates.notes)
+    model.close()
 
 
 def test_filters(model) -> None:

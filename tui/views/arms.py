@@ -9,14 +9,19 @@ from tui.views.rates import Rates
 
 
 def arms_view(model: TraceModel, cursor: Cursor, rates: Rates | None = None) -> ArmsView:
-    """Every arm with what it is and whether it may count; the rates as the report gives them."""
+    """Every arm with what it is and whether it may count; the rates as the report gives them.
+
+    What the workload says of its own figures stands before any rate.
+    """
     rows = []
     for name in model.names(cursor):
         arm, assessment = model.arms[name.index], model.assessment(name.index)
         rows.append(ArmRow(name, assessment.status, _facts(model, arm), assessment.reason))
+    note = model.trace.episode.workload.note
+    about = () if note is None else (note,)
     if rates is None:
-        return ArmsView(tuple(rows))
-    return ArmsView(tuple(rows), rates.rows, rates.notes)
+        return ArmsView(tuple(rows), notes=about)
+    return ArmsView(tuple(rows), rates.rows, (*about, *rates.notes))
 
 
 def _facts(model: TraceModel, arm: Arm) -> tuple[str, ...]:

@@ -9,15 +9,24 @@ from stats.report.build import Built, build_report
 from stats.report.collect import CollectOptions, collect
 from stats.report.sources import trace_files
 from tests.synthetic import ArmSpec, write_trace
+from tracer.episode import WorkloadSpec
 
 HOSTILE = '\x1b[31m\u202e<script>=cmd|"$\\input{x}#%&_^~`*[a](b)'
+
+DETAILS = {
+    "steps": 3,
+    "decoded_steps": 2,
+    "blocked_calls": 1,
+    "refused_by_sandbox": [HOSTILE],
+    "isolation": {HOSTILE: HOSTILE},
+}
 
 
 def study(folder: Path) -> None:
     for c, (name, drift) in enumerate((("F16", 1e-3), ("Q4_K_M", 0.05))):
         for e in range(4):
             flips = {1: 3 + e} if e <= 2 * c else {}
-            warm = {"state": "warm", "drift": drift, "flips": flips}
+            warm = {"state": "warm", "drift": drift, "flips": flips, "details": DETAILS}
             arms = [ArmSpec(score=1.0), ArmSpec(repeat=1, score=1.0), ArmSpec(**warm, score=float(e != 2))]
             arms.append(ArmSpec(**warm, repeat=1, score=float(e != 2)))
             if e == 3:
@@ -36,6 +45,7 @@ def study(folder: Path) -> None:
                     "weight_format": name,
                     "model_hash": f"sha256:{c:064x}",
                 },
+                workload=WorkloadSpec(name="office", params={"note": f"a subset {HOSTILE}"}),
                 hostile_pieces=True,
             )
 

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 import cachetrace
 from tests.synthetic import ArmSpec, Truth, write_trace
+from tracer.episode import WorkloadSpec
 from tracer.errors import TraceFormatError, UsageError
 
 ARMS = [
@@ -39,6 +40,12 @@ def test_the_listing_names_episode_arms_and_requests(truth: Truth) -> None:
     cached = [r[3] for r in rows]
     assert cached == ["0", "69", "96"]  # the flip at position 2 ends what is in common
     assert [r[6] for r in rows] == ["6", "6", "6"]
+
+
+def test_what_a_task_says_of_itself_is_shown(tmp_path: Path) -> None:
+    workload = WorkloadSpec(name="bfcl", params={"note": "a subset,\x1b[1m not the paper's figure"})
+    out = show(write_trace(tmp_path / "t.msgpack", requests=1, tokens=2, workload=workload).path)
+    assert "a subset,\\x1b[1m not the paper's figure" in out
 
 
 def test_what_was_not_observed_is_a_dash(truth: Truth) -> None:

@@ -20,7 +20,7 @@ from tracer.engines.choice import EngineChoice
 from tracer.episode import CacheState, Carry, Priming, Way
 from tracer.errors import EngineError, UsageError
 from tracer.progress import progress_for
-from tracer.recording import this_command
+from tracer.recording import carry_of, keeps_rows, this_command
 from tracer.tracefile import TraceReader
 
 _STATES = tuple(CacheState)
@@ -64,11 +64,7 @@ class ReplayCommand:
             raise UsageError("--repeat starts fresh each time and --passes does not; give one of them.")
         if closed_loop and forced:
             raise UsageError("--closed-loop follows this arm's own answers and --forced none; choose one.")
-        if carry_over and sentinel:
-            raise UsageError("--carry-over keeps the caches and --sentinel overwrites them; choose one.")
-        if logits not in ("top", "full"):
-            raise UsageError("--logits takes one of: top, full.")
-        carry = Carry.CARRIED_OVER if carry_over else Carry.SENTINEL if sentinel else Carry.EMPTIED
+        carry = carry_of(carry_over=carry_over, sentinel=sentinel)
         options = ReplayOptions(
             states=_words("--state", state, _STATES),
             primings=() if priming is None else _words("--priming", priming, _PRIMINGS),
@@ -78,7 +74,7 @@ class ReplayCommand:
             source=source,
             anyway=anyway,
             again=again,
-            keep_rows=logits == "full",
+            keep_rows=keeps_rows(logits),
             requests=requests,
             carry=carry,
             command=this_command(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +27,16 @@ def smollm2_f16(smollm2: Path) -> Path:
 
     folder = user_cache_path("cachetrace") / "test-models"
     return folder / make_ladder(smollm2, ["F16"], folder).formats[0].file
+
+
+@pytest.fixture(scope="session")
+def llama_server_binary() -> Path:
+    """The llama.cpp server that CACHETRACE_LLAMA_SERVER names (``.ci/run`` sets it), else the path's own."""
+    from tracer.engines.llama_server.backend import BINARY_VARIABLE
+
+    path = Path(os.environ.get(BINARY_VARIABLE) or shutil.which("llama-server") or "llama-server")
+    assert path.is_file(), f"no llama.cpp server at {path}; build it or set {BINARY_VARIABLE}"
+    return path
 
 
 @pytest.fixture(scope="session")

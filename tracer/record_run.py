@@ -19,6 +19,8 @@ from tracer.progress import ArmProgress, progress_for
 from tracer.recording import (
     CARRIED_RUN,
     RecordingSettings,
+    carry_of,
+    keeps_rows,
     new_run_id,
     record_episode,
     resume_recording,
@@ -113,18 +115,15 @@ class RecordRun:
         """From the command line. Raises ``UsageError`` that names the option at fault."""
         _one_of("--state", state, _RECORDABLE)
         _one_of("--priming", priming, _PRIMINGS)
-        _one_of("--logits", logits, ("top", "full"))
-        if carry_over and sentinel:
-            raise UsageError("--carry-over keeps the caches and --sentinel overwrites them; choose one.")
-        if resume and (carry_over or sentinel):
+        carry = carry_of(carry_over=carry_over, sentinel=sentinel)
+        if resume and carry is not Carry.EMPTIED:
             raise UsageError(CARRIED_RUN)
-        carry = Carry.CARRIED_OVER if carry_over else Carry.SENTINEL if sentinel else Carry.EMPTIED
         settings = RecordingSettings(
             state=CacheState(state),
             priming=None if priming is None else Priming(priming),
             sampling=Sampling(temperature=temperature, seed=seed, max_new_tokens=max_new_tokens),
             top_k=top_k,
-            keep_rows=logits == "full",
+            keep_rows=keeps_rows(logits),
             keep_states=keep_states,
             carry=carry,
             command=this_command(),

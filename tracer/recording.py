@@ -39,6 +39,20 @@ CARRIED_RUN = (
 )
 
 
+def carry_of(*, carry_over: bool, sentinel: bool) -> Carry:
+    """What the options --carry-over and --sentinel ask for. Raises ``UsageError`` when both are given."""
+    if carry_over and sentinel:
+        raise UsageError("--carry-over keeps the caches and --sentinel overwrites them; choose one.")
+    return Carry.CARRIED_OVER if carry_over else Carry.SENTINEL if sentinel else Carry.EMPTIED
+
+
+def keeps_rows(logits: str) -> bool:
+    """Whether --logits asks for whole rows. Raises ``UsageError`` for an unknown word."""
+    if logits not in ("top", "full"):
+        raise UsageError("--logits takes one of: top, full.")
+    return logits == "full"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingSettings:
     """How to record, the same for every episode of a run."""

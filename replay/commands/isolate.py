@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracer.commands.engine_options import with_engine_options
+from tracer.commands.shared_options import Quiet
 
 if TYPE_CHECKING:
     from tracer.engines.choice import EngineChoice
@@ -48,7 +49,7 @@ def isolate(
     ] = None,
     items: Annotated[int | None, typer.Option(min=2, help="Number of items (default 12, or all).")] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="New tokens an item.")] = 24,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Wire the options to ``replay.isolate.run``; its help text is ``HELP``."""
     from tracer.engines.registry import preload

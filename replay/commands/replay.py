@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracer.commands.engine_options import with_engine_options
+from tracer.commands.shared_options import CarryOver, Logits, Quiet, Sentinel
 
 if TYPE_CHECKING:
     from tracer.engines.choice import EngineChoice
@@ -72,16 +73,10 @@ def replay(
     baseline: Annotated[
         str | None, typer.Option(metavar="ARM", help="Compare with this arm; default: the first cold arm.")
     ] = None,
-    logits: Annotated[
-        str, typer.Option(metavar="WHAT", help="top (default), or full: keep whole rows too.")
-    ] = "top",
+    logits: Logits = "top",
     requests: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
-    carry_over: Annotated[
-        bool, typer.Option("--carry-over", help="Folder: keep the caches from one episode to the next.")
-    ] = False,
-    sentinel: Annotated[
-        bool, typer.Option("--sentinel", help="Folder: serve one fixed request before each episode.")
-    ] = False,
+    carry_over: CarryOver = False,
+    sentinel: Sentinel = False,
     again: Annotated[
         bool, typer.Option("--again", help="Add repeats to those that the file has already.")
     ] = False,
@@ -91,7 +86,7 @@ def replay(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write into this copy instead.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Wire the options to ``replay.command_run``; its help text is ``HELP``."""
     from tracer.engines.registry import preload

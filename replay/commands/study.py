@@ -7,6 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from tracer.commands.shared_options import Quiet
+
 _FILE = Annotated[
     str, typer.Argument(metavar="FILE|PRESET", help="A study.toml, or smoke, bfcl-cpu8, paper, isolation.")
 ]
@@ -54,7 +56,7 @@ def run(
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Print the report when everything is done.")
     ] = True,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     r"""Run a study; run the same command again to take up what was stopped.
 

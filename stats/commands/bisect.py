@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracer.commands.engine_options import with_engine_options
+from tracer.commands.shared_options import Quiet
 
 if TYPE_CHECKING:
     from tracer.engines.choice import EngineChoice
@@ -68,7 +69,7 @@ def bisect(
         typer.Option("-o", "--output", metavar="DIR", help="Folder of the traces; default: a temporary one."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Wire the options to ``replay.bisect``; its help text is ``HELP``."""
     import sys

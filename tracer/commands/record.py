@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracer.commands.engine_options import with_engine_options
+from tracer.commands.shared_options import CarryOver, Logits, Quiet, Sentinel
 
 if TYPE_CHECKING:
     from tracer.engines.choice import EngineChoice
@@ -73,18 +74,12 @@ def record(
         float, typer.Option(min=0.0, help="Above 0 the trace is marked and gives no rates.")
     ] = 0.0,
     top_k: Annotated[int, typer.Option(min=0, max=255, help="Alternatives kept at each position.")] = 20,
-    logits: Annotated[
-        str, typer.Option(metavar="WHAT", help="top (default), or full: keep whole rows too.")
-    ] = "top",
+    logits: Logits = "top",
     keep_states: Annotated[
         bool, typer.Option("--keep-states", help="Keep the cache states met, for snapshot replays.")
     ] = False,
-    carry_over: Annotated[
-        bool, typer.Option("--carry-over", help="Keep the caches from one episode to the next.")
-    ] = False,
-    sentinel: Annotated[
-        bool, typer.Option("--sentinel", help="Serve one fixed request before each episode, unrecorded.")
-    ] = False,
+    carry_over: CarryOver = False,
+    sentinel: Sentinel = False,
     proxy: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Listen here and record what any agent sends to --url."),
@@ -97,7 +92,7 @@ def record(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace trace files that exist.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Take up what was stopped.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was recorded as JSON lines.")] = False,
 ) -> None:
     """Wire the options to a ``RecordRun``; its help text is ``HELP``."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracer.commands.engine_options import with_engine_options
+from tracer.commands.shared_options import Quiet
 
 if TYPE_CHECKING:
     from tracer.engines.choice import EngineChoice
@@ -42,7 +43,7 @@ def demo(
         int | None, typer.Option(min=1, help="User turns of the office task; default 5.", show_default=False)
     ] = None,
     screen: Annotated[bool, typer.Option("--screen/--no-screen", help="Open the screen afterwards.")] = True,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Wire the options to ``tui.demo``; its help text is ``HELP``."""
     from tui.demo import DEFAULT_FILE, TURNS, printed_report, record_and_replay, recorded_copy

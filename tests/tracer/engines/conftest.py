@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +12,6 @@ if TYPE_CHECKING:
     from tracer.engines.llama_server.engine import LlamaServerEngine
 
 OpenServer = Callable[..., "LlamaServerEngine"]
-
-
-@pytest.fixture(scope="session")
-def llama_server_binary() -> Path:
-    """The binary that CACHETRACE_LLAMA_SERVER names, else the one that the check builds and caches."""
-    from platformdirs import user_cache_path
-
-    named = os.environ.get("CACHETRACE_LLAMA_SERVER")
-    path = (
-        Path(named) if named else user_cache_path("cachetrace-ci") / "server-build" / "bin" / "llama-server"
-    )
-    assert path.is_file(), f"no llama.cpp server at {path}; build it or set CACHETRACE_LLAMA_SERVER"
-    return path
 
 
 @pytest.fixture

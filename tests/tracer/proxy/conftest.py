@@ -1,6 +1,5 @@
 """The real llama.cpp server on a port of loopback."""
 
-import os
 import socket
 import subprocess
 import time
@@ -9,19 +8,18 @@ from pathlib import Path
 
 import httpx
 import pytest
-from platformdirs import user_cache_path
 
 
 @pytest.fixture(scope="module")
-def llama_url(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    named = os.environ.get("CACHETRACE_LLAMA_SERVER")
-    binary = Path(named) if named else user_cache_path("cachetrace-ci") / "server-build/bin/llama-server"
-    assert binary.is_file(), f"no llama.cpp server at {binary}; build it or set CACHETRACE_LLAMA_SERVER"
+def llama_url(
+    llama_server_binary: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("server") / "log"
-    command = [binary, "-m", smollm2, "--port", port, "-t", 2, "-np", 1, "-c", 2048, "--jinja", "--no-warmup"]
+    command = [llama_server_binary, "-m", smollm2, "--port", port]
+    command += ["-t", 2, "-np", 1, "-c", 2048, "--jinja", "--no-warmup"]
     with log.open("wb") as out:
         server = subprocess.Popen([str(part) for part in command], stdout=out, stderr=out)
     url = f"http://127.0.0.1:{port}"

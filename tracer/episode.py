@@ -142,6 +142,7 @@ class EngineInfo(Struct, frozen=True, kw_only=True):
     batch_tokens: int | None = None
     ubatch_tokens: int | None = None
     flash_attention: str | None = None
+    """As asked for; ``flags["flash_attention_resolved"]`` is what the engine says that it made of it."""
     slots: int | None = None
     prompt_cache_bytes: int | None = None
     """Size of the second layer; 0 = off, None = not known."""

@@ -49,6 +49,26 @@ def test_facts_of_the_engine(llama_engine):
     assert llama_engine.info.prompt_cache_bytes == 8192 << 20
 
 
+def test_what_auto_became_is_observed_and_is_so(smollm2):
+    """The numbers of auto are those of the setting that the library says it chose, and of no other."""
+    said, answers = {}, {}
+    for asked in ("auto", "on", "off"):
+        engine = open_engine(EngineChoice(model=str(smollm2), context_tokens=512, flash_attention=asked))
+        assert engine.info.flash_attention == asked
+        said[asked] = engine.info.flags["flash_attention_resolved"]
+        answers[asked] = ask(engine, chat(engine, "Why is the sky blue?"))
+        engine.close()
+    assert said == {"auto": "enabled", "on": "enabled", "off": "disabled"}
+    assert same_rows(answers["auto"], answers["on"])
+    assert not same_rows(answers["auto"], answers["off"])
+
+
+def test_a_quantized_cache_turns_auto_into_on(smollm2):
+    engine = open_engine(EngineChoice(model=str(smollm2), context_tokens=512, kv_type="q8_0"))
+    assert engine.info.flags["flash_attention_resolved"] == "enabled"
+    engine.close()
+
+
 def test_second_layer_counted(llama_engine):
     exposures = {}
     for on in (True, False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.engines.choice import EngineChoice
-from tracer.engines.llama.library import load_library, usable_cores
+from tracer.engines.llama.library import heard_log, load_library, usable_cores
 from tracer.engines.llama.model import LlamaModel
 from tracer.errors import EngineError, EngineMissing, StateRefused
 
@@ -28,6 +29,22 @@ _FLASH = {
     "on": "LLAMA_FLASH_ATTN_TYPE_ENABLED",
     "off": "LLAMA_FLASH_ATTN_TYPE_DISABLED",
 }
+
+_FLASH_SAID = re.compile(r"resolve_fused_ops: Flash Attention (.+)|: flash_attn += (.+)")
+"""Said when a context is made: first the setting in force, then, where that is auto, what a probe found."""
+
+
+def flash_attention_resolved(log: Sequence[str]) -> str | None:
+    """What the library says that it made of ``auto`` (or of a setting that it had to change).
+
+    ``enabled`` or a word of why not; None where it says nothing.
+    """
+    found = None
+    for line in log:
+        said = _FLASH_SAID.search(line)
+        word = (said.group(1) or said.group(2)).strip() if said else "auto"
+        found = found if word == "auto" else word
+    return found
 
 
 class LlamaContext:
@@ -54,12 +71,14 @@ class LlamaContext:
         params.no_perf = True
         on_gpu = model.gpu_layers != 0
         params.offload_kqv = params.op_offload = on_gpu
-        self.pointer = low.llama_init_from_model(model.pointer, params)
+        with heard_log() as said:
+            self.pointer = low.llama_init_from_model(model.pointer, params)
         if not self.pointer:
             raise EngineMissing(
                 f"llama.cpp could not make a context of {asked} tokens with KV type {choice.kv_type}; "
                 "ask for fewer with --context, or (quantized KV types) switch --flash-attention on."
             )
+        self.flash_attention = flash_attention_resolved(said)
         self._memory = low.llama_get_memory(self.pointer)
         self.context_tokens = int(low.llama_n_ctx(self.pointer))
         self.batch_tokens = int(low.llama_n_batch(self.pointer))

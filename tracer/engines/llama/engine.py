@@ -89,6 +89,9 @@ class LlamaEngine:
     def _describe(self) -> EngineInfo:
         model, context, choice = self._model, self._context, self._choice
         source = model.template_source
+        flags = {"greedy": "argmax, lowest id wins a tie", "swa_full": "on"}
+        if context.flash_attention is not None:
+            flags["flash_attention_resolved"] = context.flash_attention
         return EngineInfo(
             engine="llama",
             version=library_version(),
@@ -113,7 +116,7 @@ class LlamaEngine:
             flash_attention=choice.flash_attention,
             slots=1,
             cache_block_tokens=1,
-            flags={"greedy": "argmax, lowest id wins a tie", "swa_full": "on"},
+            flags=flags,
         )
 
     # ---- text and tokens

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -51,19 +53,35 @@ def load_library() -> ModuleType:
             f"llama-cpp-python {llama_cpp.__version__} is installed, but cachetrace needs {PINNED_VERSION}, "
             f"whose calls it knows: `pip install llama-cpp-python=={PINNED_VERSION}`."
         )
-    low.llama_log_set(_errors_only(low), ctypes.c_void_p(0))
+    low.llama_log_set(_log_callback(low), ctypes.c_void_p(0))
     low.llama_backend_init()
     loaded: ModuleType = low  # Any where the library is not installed
     return loaded
 
 
+@contextlib.contextmanager
+def heard_log() -> Iterator[list[str]]:
+    """The lines that the library logs meanwhile, at every level."""
+    lines: list[str] = []
+    _HEARING.append(lines)
+    try:
+        yield lines
+    finally:
+        _HEARING.remove(lines)
+
+
+_HEARING: list[list[str]] = []
+
+
 @cache
-def _errors_only(low: Any) -> Any:
-    """The log callback; cached, since native code keeps pointing to it."""
+def _log_callback(low: Any) -> Any:
+    """Prints errors only and hands on every line; cached, since native code keeps pointing to it."""
     printing = [False]
 
     @low.llama_log_callback  # type: ignore[untyped-decorator]  # the library has no types
     def log(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
+        for lines in _HEARING:
+            lines.append(text.decode("utf-8", "replace"))
         if level != _CONTINUED_LEVEL:
             printing[0] = level >= _ERROR_LEVEL
         if printing[0]:

@@ -146,8 +146,9 @@ def _notes(rows: _Rows) -> Iterator[str]:
     )
     if any(course.decoded is not None for course in courses):
         yield (
-            "Decode rate: steps whose answer could be decoded into calls, of all steps. The answer that ends "
-            "a turn is a step without a call, so the rate stays below 100 %. Episodes are resampled whole."
+            "Decode rate: steps whose answer could be decoded into calls, of all steps. A turn is meant to "
+            "end with an answer without a call, so a perfect agent stays below 100 %. Episodes are resampled "
+            "whole."
         )
     if any(key.teacher_forced for key in rows):
         yield (

@@ -1,53 +1,67 @@
-"""10,000 circular-block resamples of 80 episodes: ours beside the ``arch`` package.
+"""10,000 circular-block resamples of 80 episodes: ours beside the ``arch`` package and beside numpy.
 
-    python benchmarks/bootstrap.py [--pairs 30]
+    python -m benchmarks.bootstrap [--pairs 30]
 
-Interleaved pairs in one process; medians and the ratio's interval over pairs. Both get the same
-0/1 series, block length 5 and percentile limits.
+All get the same 0/1 series and block length 5; ours and ``arch`` compute percentile limits of the mean.
 """
 
-import argparse
-import time
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
-from arch.bootstrap import CircularBlockBootstrap
 
+from benchmarks.command import Given, run
+from benchmarks.rows import Row, against, missing
+from benchmarks.turns import Effort, in_turns, seconds
 from stats.bootstrap import block_bootstrap
-from stats.medians import median_with_interval
 
 EPISODES, BLOCK, RESAMPLES = 80, 5, 10_000
-TARGET = 20.0
+TIMES_FASTER = 20
+WHAT = f"block bootstrap, {RESAMPLES:,} resamples of {EPISODES} episodes"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=30)
-    pairs = parser.parse_args().pairs
+def rows(_: Given, effort: Effort) -> Iterator[Row]:
     series = (np.random.default_rng(1).uniform(size=EPISODES) < 0.4).astype(float)
-    block_bootstrap(series, BLOCK, resamples=100)
-    ours, theirs = [], []
-    for pair in range(pairs):
-        start = time.perf_counter()
-        block_bootstrap(series, BLOCK, resamples=RESAMPLES)
-        ours.append(time.perf_counter() - start)
-        start = time.perf_counter()
-        resampler = CircularBlockBootstrap(BLOCK, series, seed=pair)
-        resampler.conf_int(np.mean, reps=RESAMPLES, method="percentile")
-        theirs.append(time.perf_counter() - start)
-    ratio = median_with_interval([b / a for a, b in zip(ours, theirs, strict=True)])
-    assert ratio is not None
-    assert ratio.interval is not None
-    print(f"{RESAMPLES} resamples of {EPISODES} episodes, L = {BLOCK}, {pairs} interleaved pairs (medians)")
-    print(f"cachetrace  {np.median(ours) * 1000:9.2f} ms")
-    print(f"arch        {np.median(theirs) * 1000:9.2f} ms")
-    print(f"arch / cachetrace: {ratio.value:.0f} [{ratio.interval.low:.0f}, {ratio.interval.high:.0f}]")
-    # Nothing that draws these blocks can be faster than the random numbers themselves.
-    start = time.perf_counter()
-    np.random.default_rng(1).integers(0, EPISODES, size=(RESAMPLES, -(-EPISODES // BLOCK)))
-    print(f"limit: drawing the random starts alone takes {(time.perf_counter() - start) * 1000:.2f} ms")
-    if ratio.value < TARGET:
-        raise SystemExit(f"below the target of {TARGET:.0f} times")
+    blocks = -(-EPISODES // BLOCK)
+    seeds = count()
+
+    def drawing() -> None:
+        """Nothing that resamples these blocks is faster than their random starts and one sum over them."""
+        starts = np.random.default_rng(1).integers(0, EPISODES, size=(RESAMPLES, blocks))
+        starts.sum(axis=1)
+
+    sides = {
+        "ours": seconds(lambda: block_bootstrap(series, BLOCK, resamples=RESAMPLES)),
+        "drawing": seconds(drawing),
+    }
+    try:
+        from arch.bootstrap import CircularBlockBootstrap
+    except ImportError:
+        yield missing(f"{WHAT}, arch", "the package arch is not installed")
+    else:
+
+        def arch() -> None:
+            resampler = CircularBlockBootstrap(BLOCK, series, seed=next(seeds))
+            resampler.conf_int(np.mean, reps=RESAMPLES, method="percentile")
+
+        sides["arch"] = seconds(arch)
+    found = in_turns(effort, sides)
+    limit = "numpy: drawing the random starts and summing them"
+    yield against(WHAT, "ms", found["ours"], limit, found["drawing"], scale=1000)
+    if "arch" in found:
+        yield against(
+            f"{WHAT}, arch",
+            "ms",
+            found["ours"],
+            "no limit: the package arch, same series",
+            found["arch"],
+            scale=1000,
+            target=f"at most 1/{TIMES_FASTER} of arch",
+            ratio_at_most=1 / TIMES_FASTER,
+        )
 
 
 if __name__ == "__main__":
-    main()
+    run(rows, WHAT, __doc__)

@@ -1,27 +1,33 @@
-"""Recording over HTTP against a minimal client that asks for the same fields: at most 3 % more wall time.
+"""Recording over HTTP against a minimal client that asks for the same fields.
 
-Run: ``python benchmarks/http_recording.py --server-bin FILE [--model FILE]``. Both talk to the same
-server in turns (interleaved), cold, one request at a time; the recording side runs the whole arm
-loop and writes the trace file. What is compared is the time outside the server (wall time less the
-prompt and decode times that the server itself reports), since the server's own speed varies by more
-than the limit; it is given as a part of the minimal client's wall time. Exits 1 when the limit is
-missed.
+    python -m benchmarks.http_recording [--server-bin FILE] [--model FILE] [--pairs 30]
+
+Both talk to the same server in turns, cold, one request at a time; the recording side runs the whole arm
+loop and writes the trace file. The server's own speed varies by more than recording costs, so what is
+compared is the time outside the server (wall time less the prompt and decode times that the server itself
+reports): by itself, and added to the minimal client's wall time.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import sys
+import os
+import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-LIMIT = 0.03
+from benchmarks.command import Given, run
+from benchmarks.rows import NotMeasured, Row, against
+from benchmarks.turns import Effort, in_turns
+from tracer.errors import CachetraceError
+
+MOST_MORE = 0.03
 TOP_K = 20
 
 
@@ -108,24 +114,20 @@ def recorded(engine: Any, prompts: list[tuple[int, ...]], new_tokens: int, folde
     return Spent(elapsed, sum((t.prompt_s or 0.0) + (t.decode_s or 0.0) for t in timings))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--server-bin", required=True)
-    parser.add_argument("--model")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--requests", type=int, default=4)
-    parser.add_argument("--prompt-tokens", type=int, default=300)
-    parser.add_argument("--new-tokens", type=int, default=48)
-    given = parser.parse_args()
-
+def rows(given: Given, effort: Effort) -> Iterator[Row]:
     from tracer.engines.choice import EngineChoice
     from tracer.engines.registry import open_engine
 
-    choice = EngineChoice(
-        engine="llama-server", server_bin=given.server_bin, model=given.model, threads=given.threads
-    )
-    engine = open_engine(choice)
+    server = given.server_bin or os.environ.get("CACHETRACE_LLAMA_SERVER") or shutil.which("llama-server")
+    if server is None:
+        raise NotMeasured("no llama-server: give --server-bin or CACHETRACE_LLAMA_SERVER")
+    try:
+        engine = open_engine(
+            EngineChoice(engine="llama-server", server_bin=server, model=given.model, threads=given.threads)
+        )
+    except CachetraceError as error:
+        raise NotMeasured(str(error)) from error
+    found: dict[str, list[Spent]] = {"minimal": [], "ours": []}
     try:
         engine.set_layers(prefix_cache=True, prompt_cache=False)
         url = engine._backend.endpoint.url
@@ -133,22 +135,52 @@ def main() -> int:
         ids = engine.tokenize(text * (given.prompt_tokens // 16 + 1))[: given.prompt_tokens]
         prompts = [tuple(ids[place:] + ids[:place]) for place in range(given.requests)]
         with tempfile.TemporaryDirectory() as folder:
-            minimal(url, prompts[:1], 4)
-            pairs = []
-            for turn in range(given.rounds):
-                first = minimal(url, prompts, given.new_tokens)
-                pairs.append((first, recorded(engine, prompts, given.new_tokens, Path(folder), turn)))
+
+            def plain() -> float:
+                found["minimal"].append(minimal(url, prompts, given.new_tokens))
+                return found["minimal"][-1].wall_s
+
+            def ours() -> float:
+                turn = len(found["ours"])
+                found["ours"].append(recorded(engine, prompts, given.new_tokens, Path(folder), turn))
+                return found["ours"][-1].wall_s
+
+            in_turns(effort, {"minimal": plain, "ours": ours})
     finally:
         engine.close()
-    wall = [statistics.median(side.wall_s for side in sides) for sides in zip(*pairs, strict=True)]
-    outside = [statistics.median(side.outside_s for side in sides) for sides in zip(*pairs, strict=True)]
-    more = statistics.median((ours.outside_s - plain.outside_s) / plain.wall_s for plain, ours in pairs)
-    print(f"medians of {len(pairs)} rounds")
-    print(f"wall time: minimal client {wall[0]:.3f} s, recording {wall[1]:.3f} s")
-    print(f"outside the server: minimal client {outside[0]:.3f} s, recording {outside[1]:.3f} s")
-    print(f"recording costs {more:+.2%} of wall time (limit {LIMIT:.0%})")
-    return 0 if more <= LIMIT else 1
+    plain_spent, ours_spent = found["minimal"][1:], found["ours"][1:]  # without the warm-up
+    outside = [[side.outside_s / given.requests for side in sides] for sides in (ours_spent, plain_spent)]
+    wall = [side.wall_s / given.requests for side in plain_spent]
+    at_equal_speed = [w + ours - plain for w, ours, plain in zip(wall, *outside, strict=True)]
+    what = f"record a request over HTTP ({given.prompt_tokens} + {given.new_tokens} tokens)"
+    yield against(
+        what,
+        "ms",
+        at_equal_speed,
+        "httpx: the same requests, answers only parsed as JSON",
+        wall,
+        scale=1000,
+        target=f"at most {MOST_MORE:.0%} more",
+        ratio_at_most=1 + MOST_MORE,
+    )
+    yield against(
+        f"{what}, outside the server",
+        "ms",
+        outside[0],
+        "httpx: the same requests, answers only parsed as JSON",
+        outside[1],
+        scale=1000,
+    )
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--server-bin", help="default: CACHETRACE_LLAMA_SERVER, or llama-server on the path")
+    parser.add_argument("--model")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--requests", type=int, default=1, help="in one turn")
+    parser.add_argument("--prompt-tokens", type=int, default=300)
+    parser.add_argument("--new-tokens", type=int, default=48)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(rows, "record over HTTP", __doc__, options)

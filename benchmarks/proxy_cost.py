@@ -1,9 +1,9 @@
 """What the recording proxy adds: a request without a stream, a chunk of one, and many clients at once.
 
-    PYTHONPATH=. python benchmarks/proxy_cost.py [--pairs 200] [--seconds 60] [--clients 64]
+    python -m benchmarks.proxy_cost [--pairs 30] [--seconds 10] [--clients 64]
 
-A scripted upstream, the proxy and the clients are processes of their own. Each pair asks once directly
-and once through the proxy, in turn first. The limit is the direct request: nothing added.
+A scripted upstream, the proxy and the clients are processes of their own. Each side of a pair is the median
+of a few requests, direct or through the proxy. The limit is the direct request: nothing added.
 """
 
 from __future__ import annotations
@@ -11,21 +11,32 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 
 import httpx
-import numpy as np
 
-from tests.tracer.proxy.serving import ScriptedUpstream, proxied, served
+from benchmarks.command import Given, run
+from benchmarks.rows import Figure, NotMeasured, Row, against
+from benchmarks.turns import Effort, in_turns
 from tracer.tracefile import TraceReader
 
+try:
+    from tests.tracer.proxy.serving import ScriptedUpstream, proxied, served
+except ImportError:  # the extra "proxy" is not installed; `rows` says so
+    served = None
+
+REQUESTS_IN_A_TURN = 7
+SHUTDOWN_S = 60
+MOST_ADDED_MS = {"a request": 3.0, "a chunk of a stream": 2.0}
 WORDS = " ".join(f"word{number}" for number in range(64))
 
 
@@ -39,7 +50,6 @@ def run_proxy(link: Connection, folder: str, upstream: str) -> None:
     with proxied(Path(folder), upstream) as url:
         link.send(url)
         link.recv()
-    link.send("closed")
 
 
 def body(text: str, *, stream: bool) -> dict[str, object]:
@@ -60,31 +70,13 @@ def streamed(client: httpx.Client, url: str) -> float:
     return (time.perf_counter() - started) * 1e3 / events
 
 
-def added(
-    pairs: int, direct: str, through: str, measure: Callable[[httpx.Client, str], float]
-) -> tuple[float, float, float, float]:
-    """Medians direct and through the proxy, and the median difference of pairs with its 95 % interval."""
-    differences, directs = [], []
-    with httpx.Client(timeout=30) as client:
-        for _ in range(10):
-            measure(client, direct)
-            measure(client, through)
-        for number in range(pairs):
-            first, second = (direct, through) if number % 2 else (through, direct)
-            times = {first: measure(client, first), second: measure(client, second)}
-            differences.append(times[through] - times[direct])
-            directs.append(times[direct])
-    drawn = np.random.default_rng(7).choice(differences, (2000, pairs))
-    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
-    return statistics.median(directs), statistics.median(differences), float(low), float(high)
-
-
 def many(through: str, clients: int, seconds: float) -> tuple[int, int]:
     """Requests that ended, and those whose answer was not their own."""
     end, lock, counts = time.monotonic() + seconds, threading.Lock(), [0, 0]
 
     def one(number: int) -> None:
-        with httpx.Client(timeout=60) as client:
+        # Without certificates: loading them for every client would take most of the time.
+        with httpx.Client(timeout=60, verify=False) as client:
             round_ = 0
             while time.monotonic() < end:
                 text = f"client {number} round {round_}"
@@ -112,7 +104,10 @@ def recorded(folder: Path, clients: int) -> int:
     """Requests in the traces of the many clients, each in its own client's trace and in order."""
     total = 0
     for number in range(clients):
-        with TraceReader.open(folder / f"client-{number}.msgpack") as trace:
+        file = folder / f"client-{number}.msgpack"
+        if not file.exists():
+            continue
+        with TraceReader.open(file) as trace:
             requests = trace.requests(trace.arms[0])
             assert not trace.losses
             for round_, request in enumerate(requests):
@@ -122,36 +117,69 @@ def recorded(folder: Path, clients: int) -> int:
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--clients", type=int, default=64)
-    given = parser.parse_args()
+@contextmanager
+def process(run: Callable[..., None], *arguments: object) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The address that a server process says, and what closes it; it is gone when the block ends."""
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        upstream_link, upstream_end = context.Pipe()
-        upstream = context.Process(target=run_upstream, args=(upstream_end,))
-        upstream.start()
-        direct = upstream_link.recv()
-        proxy_link, proxy_end = context.Pipe()
-        proxy = context.Process(target=run_proxy, args=(proxy_end, folder, direct))
-        proxy.start()
-        through = proxy_link.recv()
-        print("what                 direct ms   added ms   95 %              limit")
-        for name, measure, limit in (("request, no stream", once, 3.0), ("chunk of a stream", streamed, 2.0)):
-            median, more, low, high = added(given.pairs, direct, through, measure)
-            print(f"{name:20} {median:9.2f}  {more:9.3f}   [{low:.3f}, {high:.3f}]   at most {limit:g}")
-        ended, mixed = many(through, given.clients, given.seconds)
-        proxy_link.send("stop")
-        proxy_link.recv()
-        found = recorded(Path(folder), given.clients)
-        lost = ended - found
-        print(f"{given.clients} clients, {given.seconds:g} s: {ended} requests, {lost} lost, {mixed} mixed")
-        proxy.join()
-        upstream_link.send("stop")
-        upstream.join()
+    link, end = context.Pipe()
+    child = context.Process(target=run, args=(end, *arguments), daemon=True)
+    child.start()
+
+    def close() -> None:
+        link.send("close")
+        child.join(SHUTDOWN_S)
+
+    try:
+        yield link.recv(), close
+    finally:
+        if child.is_alive():
+            child.kill()
+
+
+def added(client: httpx.Client, direct: str, through: str, effort: Effort) -> Iterator[Row]:
+    """What one client waits longer."""
+    for name, one in (("a request", once), ("a chunk of a stream", streamed)):
+
+        def several(url: str, one: Callable[[httpx.Client, str], float] = one) -> float:
+            return median(one(client, url) for _ in range(REQUESTS_IN_A_TURN))
+
+        found = in_turns(effort, {"proxy": lambda: several(through), "direct": lambda: several(direct)})
+        most = MOST_ADDED_MS[name]
+        more = median(a - b for a, b in zip(found["proxy"], found["direct"], strict=True))
+        row = against(f"proxy, {name}", "ms", found["proxy"], "the same, asked directly", found["direct"])
+        yield replace(row, target=f"at most {most:g} ms more", missed=more > most, note=f"adds {more:.2f} ms")
+
+
+def rows(given: Given, effort: Effort) -> Iterator[Row]:
+    if served is None:
+        raise NotMeasured("starlette and uvicorn are not installed (the extra proxy)")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        process(run_upstream) as (direct, _),
+        process(run_proxy, folder, direct) as (through, close_proxy),
+    ):
+        with httpx.Client(timeout=30) as client:
+            yield from added(client, direct, through, effort)
+        seconds = 2.0 if effort.quick else given.seconds
+        ended, mixed = many(through, given.clients, seconds)
+        close_proxy()
+        lost = ended - recorded(Path(folder), given.clients)
+    wrong = lost + mixed
+    yield Row(
+        f"proxy, {given.clients} clients at once for {seconds:g} s",
+        "lost or mixed",
+        Figure(wrong, None, None, 1),
+        "none: every answer its own, all recorded",
+        target="none",
+        missed=wrong > 0,
+        note=f"{ended:,} requests, {lost} lost, {mixed} mixed",
+    )
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--clients", type=int, default=64)
 
 
 if __name__ == "__main__":
-    main()
+    run(rows, "the proxy", __doc__, options)

@@ -1,56 +1,102 @@
-"""How long the verdicts of a large trace take, after import, with the alternatives unread.
+"""How long the verdicts of a large trace take, after import.
 
-    python benchmarks/verdicts.py [--tokens 100000] [--runs 5]
+    python -m benchmarks.verdicts [--tokens 100000] [--pairs 30]
 
 Two arms of 500 requests each make up the output tokens together; one request in twenty flips and all
-others drift, so nothing is settled by a shortcut. Times are wall seconds: opening the file and
-``analyse`` with each level of detail; the best and the median of the runs are printed.
+others drift, so nothing is settled by a shortcut. Ours opens the file and analyses it, once with the
+top-k lists unread (what a report over many files does) and once with all of them read.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.command import Given, run
+from benchmarks.rows import Row, against
+from benchmarks.turns import Effort, in_turns, seconds
 from replay.divergence import Detail, analyse
 from tests.synthetic import ArmSpec, write_trace
 from tracer.tracefile import TraceReader
 
 REQUESTS = 500
+LIMIT_S = 0.2
+PATH = ("token_ids", "chosen_values", "log_sum_exp", "fingerprints")
+LISTS = ("ids", "values")
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--tokens", type=int, default=100_000, help="output tokens of both arms together")
-    options.add_argument("--runs", type=int, default=5)
-    given = options.parse_args()
+def rows(given: Given, effort: Effort) -> Iterator[Row]:
+    tokens = 10_000 if effort.quick else given.tokens
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "large.msgpack"
+        file = Path(folder) / "large.msgpack"
         flips = dict.fromkeys(range(0, REQUESTS, 20), 3)
         write_trace(
-            path,
+            file,
             requests=REQUESTS,
-            tokens=given.tokens // 2 // REQUESTS,
+            tokens=tokens // 2 // REQUESTS,
             prompt_growth=2,
             arms=[ArmSpec(), ArmSpec(state="warm", drift=1e-2, flips=flips)],
         )
-        for detail in Detail:
-            seconds = [_once(path, detail) for _ in range(given.runs)]
-            print(
-                f"{given.tokens} tokens, {path.stat().st_size / 1e6:.1f} MB, detail {detail}: "
-                f"best {min(seconds):.3f} s, median {statistics.median(seconds):.3f} s"
-            )
+        path, lists = columns(file)
+        found = in_turns(
+            effort,
+            {
+                "path": seconds(lambda: judged(file, Detail.PATH)),
+                "lists": seconds(lambda: judged(file, Detail.ALTERNATIVES)),
+                "compare path": seconds(lambda: compared(path)),
+                "compare lists": seconds(lambda: compared(path + lists)),
+            },
+        )
+    what = f"open and judge {tokens:,} tokens"
+    limit = "numpy: comparing the same columns once, in memory"
+    yield against(
+        f"{what}, top-k unread",
+        "ms",
+        found["path"],
+        limit,
+        found["compare path"],
+        scale=1000,
+        target=f"at most {LIMIT_S * 1000:.0f} ms",
+        at_most=LIMIT_S * 1000,
+    )
+    yield against(f"{what}, top-k read", "ms", found["lists"], limit, found["compare lists"], scale=1000)
 
 
-def _once(path: Path, detail: Detail) -> float:
-    started = time.perf_counter()
-    with TraceReader.open(path) as trace:
+def judged(file: Path, detail: Detail) -> None:
+    with TraceReader.open(file) as trace:
         analyse(trace, detail=detail)
-    return time.perf_counter() - started
+
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def columns(file: Path) -> tuple[list[Pair], list[Pair]]:
+    """Every column of both arms, each as one array: of the paths, and of the lists."""
+    with TraceReader.open(file) as trace:
+        paths = [[trace.path(arm, i) for i in range(REQUESTS)] for arm in (0, 1)]
+        lists = [[trace.alternatives(arm, i) for i in range(REQUESTS)] for arm in (0, 1)]
+
+    def joined(read: list[list[object]], names: tuple[str, ...]) -> list[Pair]:
+        first, second = (
+            [np.concatenate([getattr(one, name) for one in arm]) for name in names] for arm in read
+        )
+        return list(zip(first, second, strict=True))
+
+    return joined(paths, PATH), joined(lists, LISTS)
+
+
+def compared(pairs: list[Pair]) -> None:
+    for one, other in pairs:
+        np.count_nonzero(one != other)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tokens", type=int, default=100_000, help="output tokens of both arms together")
 
 
 if __name__ == "__main__":
-    main()
+    run(rows, "verdicts of a large trace", __doc__, options)

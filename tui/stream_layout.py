@@ -156,7 +156,9 @@ def _token_widths(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]]:
     """Sorted unique ids, the cells that each takes, and whether it ends a line."""
     sides = [side for r in stream.requests for side in (r.a_ids, r.b_ids) if side is not None]
-    unique = np.unique(np.concatenate(sides)) if sides else np.empty(0, np.int32)
+    every = np.sort(np.concatenate(sides)) if sides else np.empty(0, np.int32)
+    # Not np.unique: it imports numpy.ma, for which the first paint would wait.
+    unique = every[np.diff(every, prepend=-1 if not len(every) else every[0] - 1) != 0]
     if ids:
         widths = np.array([len(str(i)) + 1 for i in unique.tolist()], np.int64)
         return unique, np.minimum(widths, longest), np.zeros(len(unique), np.bool_)

@@ -2,6 +2,7 @@
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 import replay.commands
 import stats.commands
@@ -28,3 +29,12 @@ def test_a_called_command_brings_its_own_package_only(package) -> None:
 
 def test_an_unknown_word_gets_the_whole_list() -> None:
     assert commands("repot") == commands(None)
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_reads_no_options_and_says_what_the_whole_application_says(option: str) -> None:
+    listed, whole = build_app(option), build_app(None)
+    shown = [CliRunner().invoke(app, [option]) for app in (listed, whole)]  # type: ignore[arg-type]
+    assert shown[0].exit_code == 0
+    assert shown[0].output == shown[1].output
+    assert all(len(c.params) <= 1 for c in typer.main.get_command(listed).commands.values())  # type: ignore[arg-type, attr-defined]

@@ -110,6 +110,7 @@ def default_baselines(
 
     An arm is held against a cold arm that got its prompts in the same way: what a closed loop made of
     its own answers says nothing request by request beside a fixed arm, and forced tokens were no choice.
+    A closed loop takes a cold closed loop before a cold recording, which has no repeats of its own.
     """
     verified_cold = [
         arm
@@ -121,7 +122,10 @@ def default_baselines(
     for arm in trace.arms:
         if arm.way in by_way:
             continue
-        cold = next((other.index for other in verified_cold if _same_way(other.way, arm.way)), None)
+        fitting = [other for other in verified_cold if _same_way(other.way, arm.way)]
+        if arm.way is Way.CLOSED_LOOP:
+            fitting.sort(key=lambda other: other.way is not arm.way)  # stable: the first of its own way
+        cold = fitting[0].index if fitting else None
         fallback = recording
         if arm.way is Way.FORCED and arm.source_arm is not None and 0 <= arm.source_arm < len(trace.arms):
             fallback = arm.source_arm

@@ -139,6 +139,19 @@ def test_an_arm_is_held_against_a_cold_arm_of_its_own_way():
     assert pairs[7] == 3
 
 
+def test_a_closed_loop_is_held_against_cold_closed_loops_before_a_cold_recording():
+    trace = MemoryTrace()
+    trace.add_arm([one()])
+    for state, cached in ((CacheState.WARM, 2), (CacheState.COLD, 0)):
+        for index in range(2):
+            trace.add_arm([one(cached=cached)], state=state, way=Way.CLOSED_LOOP, pass_index=index)
+    trace.add_arm([one(cached=2)], state=CacheState.WARM, way=Way.FIXED)
+    pairs = {c.arm: c.baseline for c in analyse(trace).comparisons}
+    assert pairs == {1: 3, 2: 4, 5: 0}
+    without = MemoryTrace(arms=trace.arms[:3], served=trace.served[:3], ends=trace.ends[:3])
+    assert {c.arm: c.baseline for c in analyse(without).comparisons} == {1: 0, 2: 0}
+
+
 def test_a_cold_recording_and_its_cold_replays_are_repeats(tmp_path):
     write_trace(
         tmp_path / "t.msgpack",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import html as html_module
 import json
 import math
+import re
 import unicodedata
 from bisect import bisect_right
 from functools import lru_cache
@@ -143,13 +144,22 @@ def _prefix(text: str, width: int) -> str:
     return text[:end]
 
 
-_MARKDOWN_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+-.!|~$^:@"})
+_MARKDOWN_ACTIVE = re.compile(
+    r"[\\`*_\[\]|~$@#]"  # code, emphasis, links, cells, formulas, mentions, issue numbers
+    r"|:(?=\S)|(?<=www)\."  # what would become a link or an emoji by itself
+    r"|^[-+]",  # a list or a rule
+    re.IGNORECASE,
+)
+_MARKDOWN_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 
 
 def markdown(text: str) -> str:
-    """Text inside a paragraph or a table cell: no markup, link, picture, mention or HTML of its own."""
-    escaped = html_module.escape(clean(text), quote=False)
-    return escaped.replace("&", "\0").translate(_MARKDOWN_SPECIAL).replace("\0", "&")
+    """Text inside a paragraph or a table cell: no markup, link, picture, mention or HTML of its own.
+
+    Only characters that could be active where they stand are escaped, so that the source stays readable.
+    """
+    escaped = _MARKDOWN_ACTIVE.sub(r"\\\g<0>", clean(text))
+    return html_module.escape(_MARKDOWN_NUMBERED.sub(r"\1\\\2", escaped), quote=False)
 
 
 def markdown_code(text: str) -> str:

@@ -40,6 +40,18 @@ def llama_server_binary() -> Path:
 
 
 @pytest.fixture(scope="session")
+def wheel() -> Path:
+    """The function-calling benchmark's wheel as ``cachetrace bfcl setup`` keeps it, fetched if it is not there."""
+    from tracer.errors import UsageError
+    from tracer.workloads.bfcl.setup import require_wheel, set_up
+
+    try:
+        return require_wheel()
+    except UsageError:
+        return set_up()
+
+
+@pytest.fixture(scope="session")
 def _loaded_llama(smollm2: Path) -> Iterator[object]:
     from tracer.engines.choice import EngineChoice
     from tracer.engines.registry import open_engine

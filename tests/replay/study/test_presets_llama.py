@@ -52,3 +52,25 @@ def test_smoke_on_two_conversations_ends_in_a_report_over_four_formats(smollm2: 
     )
     for words in ("Rates over weight formats", "Trend over weight formats", "Grid:", "Disclosure"):
         assert words in done.stdout
+
+
+@pytest.mark.llama
+@pytest.mark.bfcl
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("smollm2", "wheel")
+def test_the_first_two_cpu8_episodes_repeat_themselves_in_both_formats(tmp_path: Path) -> None:
+    """The longest test: a cold request of 4,500 tokens takes 12 to 25 s on two cores, and here are 68."""
+    traces = run_preset("bfcl-cpu8", tmp_path / "cpu8", "0-1")
+    names = [(file.parent.name, file.stem) for file in traces]
+    assert names == [(f"smollm2.{f}", f"multi_turn_base_{n}") for f in ("F16", "Q8_0") for n in (1, 3)]
+    check_repeats(traces)
+    for file in traces:
+        with TraceReader.open(file) as trace:
+            assert trace.episode.workload.note.endswith("a subset, not the paper's figure")
+            assert all(4096 < (request.prompt_tokens or 0) < 6144 - 64 for request in trace.requests(0))
+            end = trace.end(0)
+            assert end is not None
+            assert end.outcome is not None
+            assert end.outcome.score is None
+            assert end.outcome.details["protocol"] == "teacher-forced from the ground truth"

@@ -41,7 +41,7 @@ def llama_server_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def wheel() -> Path:
-    """The function-calling benchmark's wheel as ``cachetrace bfcl setup`` keeps it, fetched if it is not there."""
+    """The function-calling benchmark as ``cachetrace bfcl setup`` keeps it, fetched if it is not there."""
     from tracer.errors import UsageError
     from tracer.workloads.bfcl.setup import require_wheel, set_up
 

@@ -49,7 +49,12 @@ def main() -> None:
     failed: list[str] = []
     for name in given.only or BENCHES:
         begun = time.monotonic()
-        rows, sound = measured(name, [sys.executable, "-m", f"benchmarks.{name}", *effort])
+        try:
+            rows, sound = measured(name, [sys.executable, "-m", f"benchmarks.{name}", *effort])
+        except KeyboardInterrupt:
+            found.append(missing(name, "interrupted, and so were all after it"))
+            failed.append(name)
+            break
         found += rows
         failed += [] if sound else [name]
         print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr)

@@ -13,12 +13,10 @@ SOURCE is a folder of the paper's released artifact (any part of it), or a JSON 
 and its answer a line (fields: docs/importing.md). Prompts are not in the released logs, so such
 traces cannot be replayed; vLLM rows are compared by token strings. The report says both.
 
+\b
 Examples:
-
   cachetrace import cache-divergence-study/results/lcpp-qwen7b-q4km -o traces/
-
   cachetrace report traces/
-
   cachetrace import requests.jsonl -o traces/
 """
 

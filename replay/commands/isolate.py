@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
 HELP = """Run the experiments that isolate the cause: which cache layer, which order, the restored state.
 
+\b
 Examples:
-
   cachetrace isolate                                    # 12 built-in items on the embedded engine
-
   cachetrace isolate office.msgpack -o why/             # the requests of a recording as items
-
   cachetrace isolate --experiment second-layer,restored --items 16
 
 Prints the trace file of each experiment and on how many items its arms differ. Run the same command

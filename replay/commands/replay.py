@@ -15,16 +15,12 @@ if TYPE_CHECKING:
 
 HELP = """Run a recorded episode again under other cache states; the new arms go into the same file.
 
+\b
 Examples:
-
   cachetrace replay office.msgpack                          # cold and warm, each twice
-
   cachetrace replay office.msgpack --state cold,warm,snapshot,no-prompt-cache
-
   cachetrace replay office.msgpack --state warm --priming own,lockstep,prompt-only --repeat 1
-
   cachetrace replay office.msgpack --closed-loop            # the agent goes on with each arm's own answers
-
   cachetrace replay talks/ --carry-over --passes 2          # all episodes on one cache, run to run
 
 Run the same command again to take up what was stopped. The engine and the model come from these

@@ -26,12 +26,21 @@ _EPISODES = Annotated[
 ]
 _JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+_RUN_HELP = """Run a study; run the same command again to take up what was stopped.
+
+\b
+Examples:
+  cachetrace study run smoke                       # four weight formats of the small model, 3 min
+  cachetrace study run paper --model qwen.gguf -o paper
+  cachetrace study list my.toml | parallel -j1 cachetrace study run my.toml --cell {}
+"""
+
 
 def register(app: typer.Typer) -> None:
     """Add ``study``."""
     group = typer.Typer(help="Whole studies: models × formats × engines × arms.", no_args_is_help=True)
     group.callback()(study)
-    group.command("run")(run)
+    group.command("run", help=_RUN_HELP)(run)
     group.command("list")(list_cells)
     group.command("status")(status)
     app.add_typer(group, name="study")
@@ -58,14 +67,7 @@ def run(
     ] = True,
     quiet: Quiet = False,
 ) -> None:
-    r"""Run a study; run the same command again to take up what was stopped.
-
-    \b
-    Examples:
-      cachetrace study run smoke                            # four weight formats of the small model, 3 min
-      cachetrace study run paper --model qwen.gguf -o paper
-      cachetrace study list my.toml | parallel -j1 cachetrace study run my.toml --cell {}
-    """
+    """Run a study; run the same command again to take up what was stopped."""
     from replay.study.cells import cell_named, cells_of
     from replay.study.child_process import print_report
     from replay.study.study_file import load_study

@@ -31,14 +31,11 @@ Rates come only from arms whose cache state was verified and that were each run 
 is listed with its reason. Gates make the command end with 1 when a rate is out of bounds, and with 2
 when it cannot be computed.
 
+\b
 Examples:
-
   cachetrace report episode.msgpack
-
   cachetrace report runs/ --format html -o report.html --figures figures/
-
   cachetrace report runs/ --gate 'within-arm==0' --gate 'cross-arm.upper<=0.05' --junit gates.xml
-
   cachetrace report episode.msgpack --issue | gh issue create --title "Cache changes answers" --body-file -
 """
 

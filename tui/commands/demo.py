@@ -18,10 +18,9 @@ HELP = """Record a short episode with the small model, replay it under every cac
 
 On a terminal the screen opens at the first flip. Run it again to look at the same trace.
 
+\b
 Examples:
-
   cachetrace demo
-
   cachetrace demo --recorded         # a trace that is shipped: no engine, no model, no waiting
 """
 

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
 HELP = """Which engine and version; what can be observed and controlled; which cache layers are on.
 
+\b
 Examples:
-
   cachetrace doctor                                  # the engine that your options and settings choose
-
   cachetrace doctor qwen.gguf --gpu-layers 99        # a model in this process
-
   cachetrace doctor http://127.0.0.1:8080            # a running server: it is asked, never changed
 """
 

@@ -14,14 +14,11 @@ if TYPE_CHECKING:
 
 HELP = """Look at a trace: step to the token that flipped, and see by how little.
 
+\b
 Examples:
-
   cachetrace tui episode.msgpack
-
   cachetrace tui episode.msgpack --request 12 --token 87 --arm warm
-
   cachetrace tui runs/                                      # a list of episodes to go into
-
   cachetrace tui episode.msgpack --model qwen.gguf          # with an engine for r and R
 
 Press ? for every key. The engine options and your settings say what r and R replay with; a trace

@@ -89,10 +89,11 @@ def isolation_table(
 
 
 def isolation_sentences(table: Table | None) -> list[str]:
-    """The finding of each contrast, for the summary."""
+    """The finding of each contrast, for the summary; with its configuration where there are several."""
     if table is None:
         return []
-    return [f"{row[0]}: {row[-1]}" for row in table.rows]
+    several = len({row[1] for row in table.rows}) > 1
+    return [f"{f'{row[1]}, ' if several else ''}{row[0]}: {row[-1]}" for row in table.rows]
 
 
 def _row(contrast: Contrast) -> tuple[Cell, ...]:

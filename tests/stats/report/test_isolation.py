@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from replay.isolate.cells import cell, items_of
 from replay.isolate.command_run import items_for
@@ -10,6 +11,7 @@ from replay.isolate.run import IsolateOptions, run_isolate
 from stats.report.build import build_report
 from stats.report.collect import CollectOptions, collect
 from stats.report.sources import trace_files
+from stats.tables.isolation import isolation_sentences
 from tracer.engines.fake import FakeEngine, FakeScript
 from tracer.progress import Silent
 from tracer.tracefile import TraceReader
@@ -41,6 +43,16 @@ def test_every_experiment_has_its_contrast_with_a_sentence(folder: Path) -> None
     assert restored["first_differ"] == 0
     assert "recompute path repeats itself on" in str(restored["sentence"])
     assert sum("points" in sentence for sentence in report.summary) == len(rows)
+
+
+def test_sentences_name_their_configuration_where_there_are_several(folder: Path) -> None:
+    report = build_report(collect(trace_files([folder]), CollectOptions())).report
+    table = next(t for t in report.tables if t.name == "isolation")
+    assert {sentence.split(":")[0] for sentence in isolation_sentences(table)} == {r[0] for r in table.rows}
+    first, *others = table.rows
+    two = replace(table, rows=((first[0], "fake 2", *first[2:]), *others))
+    assert isolation_sentences(two)[0].startswith(f"fake 2, {first[0]}: ")
+    assert isolation_sentences(two)[1].startswith(f"{others[0][1]}, {others[0][0]}: ")
 
 
 def test_counts_are_those_of_the_items(folder: Path) -> None:

@@ -29,7 +29,6 @@ BENCHES = (
     "verdicts",
     "grid_report",
     "arms",
-    "reports",
     "capture_cost",
     "http_recording",
 )

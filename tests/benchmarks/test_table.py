@@ -1,6 +1,7 @@
 """The common half of the benchmarks: intervals, pairs, turns, and what stands in the table."""
 
 import sys
+from importlib.util import find_spec
 
 import pytest
 from scipy.stats import binom
@@ -92,3 +93,8 @@ def test_a_failed_benchmark_is_named_and_the_others_run(monkeypatch, capsys):
     assert "the benchmark failed with exit code 1" in printed.out
     assert "trace file beside json" in printed.out
     assert "failed: no_such_benchmark" in printed.err
+
+
+def test_every_named_benchmark_is_there():
+    for name in everything.BENCHES:
+        assert find_spec(f"benchmarks.{name}") is not None, name

@@ -15,6 +15,7 @@ from tracer.engines.base import Engine
 from tracer.engines.choice import EngineChoice
 from tracer.episode import Arm, EngineInfo
 from tracer.errors import UsageError
+from tracer.resolved import resolved_otherwise, side_by_side
 
 _LARGEST_BATCH = 1 << 14
 _LARGEST_CONTEXT = 1 << 17
@@ -49,10 +50,11 @@ def settings_as_recorded(choice: EngineChoice, recorded: EngineInfo) -> EngineCh
 
 def engine_mismatches(recorded: EngineInfo, now: EngineInfo) -> tuple[str, ...]:
     """What differs between the recording's engine and this one, in words."""
+    settings = ((name, getattr(recorded, field), getattr(now, field)) for field, name in MUST_AGREE)
     return tuple(
         f"{name} ({_said(before)} when recorded, {_said(after)} now)"
-        for field, name in MUST_AGREE
-        if (before := getattr(recorded, field)) != (after := getattr(now, field))
+        for name, before, after in (*settings, *resolved_otherwise(recorded, now))
+        if before != after
     )
 
 
@@ -70,6 +72,7 @@ def check_engine(recorded: Arm, engine: Engine, *, anyway: bool) -> tuple[str, .
 def same_configuration(a: EngineInfo, b: EngineInfo) -> bool:
     """Whether two descriptions differ in nothing but the cache layers, which the state decides."""
     neutral = {"prefix_cache": None, "prompt_cache_bytes": None}
+    a, b = side_by_side(a, b)
     return replace(a, **neutral) == replace(b, **neutral)
 
 

@@ -14,6 +14,7 @@ from tracer.engines.base import Generation
 from tracer.episode import Arm, EngineInfo, Request, StopReason
 from tracer.errors import UsageError
 from tracer.request_source import Answer, PlannedRequest
+from tracer.resolved import side_by_side
 
 if TYPE_CHECKING:
     from tracer.columns import PathColumns
@@ -62,8 +63,9 @@ class CommittedArm:
 
 def check_same_engine(arm: Arm, info: EngineInfo) -> None:
     """An arm can only be taken up by the engine configuration that began it."""
+    begun, at_hand = side_by_side(arm.engine, info)
     for name in info.__struct_fields__:
-        before, now = getattr(arm.engine, name), getattr(info, name)
+        before, now = getattr(begun, name), getattr(at_hand, name)
         if before != now:
             raise UsageError(
                 f"this arm was begun with {name} {before!r} and the engine now has {now!r}; "

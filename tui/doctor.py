@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from tracer.episode import Capabilities, EngineInfo
 from tracer.errors import UsageError
+from tracer.resolved import FLASH_ATTENTION
 
 if TYPE_CHECKING:
     from tracer.engines.choice import EngineChoice
@@ -199,7 +200,7 @@ def _comparable(info: EngineInfo) -> Iterator[Finding]:
 
 
 def _warnings(info: EngineInfo) -> Iterator[str]:
-    if info.flash_attention == "auto":
+    if info.flash_attention == "auto" and FLASH_ATTENTION not in info.flags:
         yield "flash attention is chosen by the library; fix it with --flash-attention on or off"
     if info.threads is None:
         yield "the number of threads is not known; fix it with --threads"

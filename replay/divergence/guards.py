@@ -12,6 +12,7 @@ from replay.divergence.readable import Side
 from replay.engine_guard import MUST_AGREE
 from tracer.clean_text import clean
 from tracer.episode import Arm, Priming, Request, Way
+from tracer.resolved import resolved_otherwise
 from tracer.tracefile.arm_index import LOST
 
 FOLLOWING = (Way.FIXED, Way.FORCED, Way.BODY)
@@ -48,6 +49,8 @@ def _arm_mismatches(a: Side, b: Side) -> Iterator[str]:
         value_a, value_b = getattr(one.engine, field), getattr(two.engine, field)
         if value_a != value_b:
             yield _differ(name, value_a, value_b)
+    for name, *values in resolved_otherwise(one.engine, two.engine):
+        yield _differ(name, *values)
     if one.sampling != two.sampling:
         yield _differ("sampling", one.sampling.described, two.sampling.described)
     if one.top_k != two.top_k:

@@ -6,6 +6,7 @@ source. Its first member is repeat 0; the others are its within-arm controls.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from replay.divergence.readable import ReadableTrace
 from replay.verdicts import ArmAssessment, ArmStatus
 from tracer.episode import Arm, CacheState, Way
 from tracer.errors import UsageError
+from tracer.resolved import without_resolved
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def default_baselines(
 
     An arm is held against a cold arm that got its prompts in the same way: what a closed loop made of
     its own answers says nothing request by request beside a fixed arm, and forced tokens were no choice.
-    A closed loop takes a cold closed loop before a cold recording, which has no repeats of its own.
+    A closed loop takes the first that was repeated, be it a recording or a closed loop: without repeats
+    there is no control and so no rate.
     """
     verified_cold = [
         arm
@@ -124,7 +127,8 @@ def default_baselines(
             continue
         fitting = [other for other in verified_cold if _same_way(other.way, arm.way)]
         if arm.way is Way.CLOSED_LOOP:
-            fitting.sort(key=lambda other: other.way is not arm.way)  # stable: the first of its own way
+            repeats = Counter(_sameness(other) for other in fitting)
+            fitting.sort(key=lambda other: repeats[_sameness(other)] < 2)  # stable: else the first
         cold = fitting[0].index if fitting else None
         fallback = recording
         if arm.way is Way.FORCED and arm.source_arm is not None and 0 <= arm.source_arm < len(trace.arms):
@@ -166,7 +170,7 @@ def _sameness(arm: Arm) -> Hashable:
         arm.top_k,
         arm.place.carry,
         arm.note,
-        msgspec.json.encode((arm.engine, arm.sampling), order="deterministic"),
+        msgspec.json.encode((without_resolved(arm.engine), arm.sampling), order="deterministic"),
     )
 
 

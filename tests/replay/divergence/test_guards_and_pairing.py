@@ -139,7 +139,7 @@ def test_an_arm_is_held_against_a_cold_arm_of_its_own_way():
     assert pairs[7] == 3
 
 
-def test_a_closed_loop_is_held_against_cold_closed_loops_before_a_cold_recording():
+def test_a_closed_loop_is_held_against_the_first_cold_arm_that_was_repeated():
     trace = MemoryTrace()
     trace.add_arm([one()])
     for state, cached in ((CacheState.WARM, 2), (CacheState.COLD, 0)):
@@ -150,6 +150,9 @@ def test_a_closed_loop_is_held_against_cold_closed_loops_before_a_cold_recording
     assert pairs == {1: 3, 2: 4, 5: 0}
     without = MemoryTrace(arms=trace.arms[:3], served=trace.served[:3], ends=trace.ends[:3])
     assert {c.arm: c.baseline for c in analyse(without).comparisons} == {1: 0, 2: 0}
+    without.add_arm([one()], way=Way.FIXED, repeat=1)  # of the recording
+    without.add_arm([one()], way=Way.CLOSED_LOOP)
+    assert {c.arm: c.baseline for c in analyse(without).comparisons} == {1: 0, 2: 0, 4: 0}
 
 
 def test_a_cold_recording_and_its_cold_replays_are_repeats(tmp_path):

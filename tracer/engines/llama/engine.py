@@ -33,6 +33,7 @@ from tracer.episode import (
     Timing,
 )
 from tracer.errors import EngineError, PromptTooLong, StateRefused
+from tracer.resolved import FLASH_ATTENTION
 
 _STATE_MARK = b"cachetrace llama state 1\n"
 
@@ -91,7 +92,7 @@ class LlamaEngine:
         source = model.template_source
         flags = {"greedy": "argmax, lowest id wins a tie", "swa_full": "on"}
         if context.flash_attention is not None:
-            flags["flash_attention_resolved"] = context.flash_attention
+            flags[FLASH_ATTENTION] = context.flash_attention
         return EngineInfo(
             engine="llama",
             version=library_version(),

@@ -16,6 +16,7 @@ from tracer.engines.http.prometheus import Sample, read_samples
 from tracer.engines.llama_server.arguments import ServerSettings
 from tracer.episode import EngineInfo
 from tracer.errors import EngineError
+from tracer.resolved import FLASH_ATTENTION
 
 ENGINE = "llama-server"
 
@@ -124,7 +125,7 @@ def _flags(facts: ServerFacts, settings: ServerSettings | None) -> dict[str, str
 
 _LOGGED = {
     "context checkpoints enabled,": "context_checkpoints",
-    "resolve_fused_ops: Flash Attention": "flash_attention_resolved",
+    "resolve_fused_ops: Flash Attention": FLASH_ATTENTION,
 }
 """What the server says about itself while it starts, and the name under which it is kept."""
 

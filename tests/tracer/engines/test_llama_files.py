@@ -96,21 +96,9 @@ def test_template_features():
 def test_ladder_counts_what_fell_back_as_the_library_does(smollm2, tmp_path, monkeypatch):
     from tracer.engines.llama import library, quantize
 
-    low = library.load_library()
-    lines = []
-
-    @low.llama_log_callback
-    def note(level, line, _):
-        lines.append(line.decode())
-
-    import ctypes
-
-    low.llama_log_set(note, ctypes.c_void_p(0))
-    said = []
-    try:
-        ladder = quantize.make_ladder(smollm2, ["Q8_0", "Q4_K_M"], tmp_path, say=said.append)
-    finally:
-        low.llama_log_set(library._errors_only(low), ctypes.c_void_p(0))
+    library.load_library()
+    with library.heard_log() as lines:
+        ladder = quantize.make_ladder(smollm2, ["Q8_0", "Q4_K_M"], tmp_path)
     assert "itself quantized (Q4_1)" in ladder.warnings[0]
     assert [len(made.fallen_back) for made in ladder.formats] == [0, 181]
     # the library does not count the embedding, for which it takes Q8_0 before it looks for the fallback

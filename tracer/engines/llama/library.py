@@ -67,7 +67,8 @@ def heard_log() -> Iterator[list[str]]:
     try:
         yield lines
     finally:
-        _HEARING.remove(lines)
+        # by identity: two that hear at once may have heard the same
+        _HEARING[:] = [others for others in _HEARING if others is not lines]
 
 
 _HEARING: list[list[str]] = []

@@ -145,11 +145,12 @@ def _prefix(text: str, width: int) -> str:
 
 
 _MARKDOWN_ACTIVE = re.compile(
-    r"[\\`*_\[\]|~$@#]"  # code, emphasis, links, cells, formulas, mentions, issue numbers
+    r"[\\`*_\[\]|~$]"  # code, emphasis, links, cells, formulas
     r"|:(?=\S)|(?<=www)\."  # what would become a link or an emoji by itself
-    r"|^[-+]",  # a list or a rule
+    r"|^[-+#]",  # a list, a rule or a heading
     re.IGNORECASE,
 )
+_MARKDOWN_REFERRING = re.compile(r"@|#(?=\d)|\bGH-(?=\d)", re.IGNORECASE)
 _MARKDOWN_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 
 
@@ -157,9 +158,12 @@ def markdown(text: str) -> str:
     """Text inside a paragraph or a table cell: no markup, link, picture, mention or HTML of its own.
 
     Only characters that could be active where they stand are escaped, so that the source stays readable.
+    Mentions and issue numbers are looked for in the rendered text, where a backslash no longer stands: a
+    space without width parts them.
     """
-    escaped = _MARKDOWN_ACTIVE.sub(r"\\\g<0>", clean(text))
-    return html_module.escape(_MARKDOWN_NUMBERED.sub(r"\1\\\2", escaped), quote=False)
+    escaped = _MARKDOWN_ACTIVE.sub(r"\\\g<0>", clean(text).strip())
+    whole = html_module.escape(_MARKDOWN_NUMBERED.sub(r"\1\\\2", escaped), quote=False)
+    return _MARKDOWN_REFERRING.sub(r"\g<0>&#8203;", whole)
 
 
 def markdown_code(text: str) -> str:

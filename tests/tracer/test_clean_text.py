@@ -162,26 +162,47 @@ def test_latex_holds_no_command_but_ours(text: str) -> None:
 
 MARKDOWN = MarkdownIt("gfm-like", {"html": True})
 ACTIVE_IN_MARKDOWN = st.text(st.sampled_from("\\`*_{}[]()#+-=.!|~$^:@<>&;/ 1aw\t"), max_size=12)
-HEADS = ("", "www.", "https://", "- ", "1. ", "# ", "![a](b)", "mailto:a@b.de", "<b>", "&lt;")
+HEADS = (
+    "",
+    "www.",
+    "https://",
+    "- ",
+    " - ",
+    "1. ",
+    "    x",
+    "# ",
+    "![a](b)",
+    "mailto:a@b.de",
+    "@a",
+    "GH-1",
+    "#1",
+    "<b>",
+    "&lt;",
+)
 
 
 @quick
 @given(st.sampled_from(HEADS), ANY_TEXT | ACTIVE_IN_MARKDOWN)
 def test_markdown_is_read_as_the_plain_text_that_it_came_from(head: str, text: str) -> None:
-    shown = clean_text.clean(head + text)
+    shown = clean_text.clean(head + text).strip()
     escaped = clean_text.markdown(head + text)
-    for before in ("x ", "x | "):  # inside a sentence, inside a cell
+    for before in ("x ", "x | "):  # inside a sentence, inside a line with cells
         (paragraph,) = [t for t in MARKDOWN.parse(before + escaped) if t.type == "inline"]
         assert paragraph.children is not None
         assert {token.type for token in paragraph.children} <= {"text"}
-        assert "".join(token.content for token in paragraph.children) == (before + shown).rstrip()
-    if shown.strip():
-        kinds = [token.type for token in MARKDOWN.parse(f"- {escaped.strip()}")]
+        rendered = "".join(token.content for token in paragraph.children)
+        assert rendered.replace("\u200b", "") == (before + shown).rstrip()
+        # GitHub looks for these in the text that it rendered.
+        assert not re.search(r"@\w|#\d|gh-\d", rendered, re.IGNORECASE)
+    if shown:
+        kinds = [token.type for token in MARKDOWN.parse(f"- {escaped}")]
         assert kinds == [
             "bullet_list_open", "list_item_open", "paragraph_open", "inline",
             "paragraph_close", "list_item_close", "bullet_list_close",
         ]  # fmt: skip
-    assert not re.search(r"(?<!\\)[@#$]", escaped)  # mentions, issues and formulas of GitHub, which it lacks
+        cells = [t for t in MARKDOWN.parse(f"| a | b |\n|---|---|\n| {escaped} | c |") if t.type == "td_open"]
+        assert len(cells) == 2
+    assert not re.search(r"(?<!\\)\$", escaped)  # formulas of GitHub, which it lacks
     assert not re.search(r"(?<!\\):\S", escaped)
 
 

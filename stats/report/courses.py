@@ -31,6 +31,8 @@ class Course(Struct, frozen=True, kw_only=True):
     """One arm's way through its episode. None = not observed, or not a thing of this workload."""
 
     ending: Ending
+    has_outcome: bool
+    """False for an arm that was cut off before its workload could say how it went."""
     steps: int
     decoded: int | None
     """Steps whose answer could be decoded into calls."""
@@ -57,6 +59,7 @@ def course_of(record: ArmRecord) -> Course | None:
     solved = None if outcome is None else outcome.solved
     course = Course(
         ending=_ending(end, grew_too_long=record.facts.grew_too_long),
+        has_outcome=outcome is not None,
         steps=record.facts.requests,
         decoded=None
         if "decoder_lost" in details

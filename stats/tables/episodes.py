@@ -88,7 +88,12 @@ def _gathered(episodes: Sequence[EpisodeRecord]) -> dict[_RowKey, list[_Went]]:
             if course is not None:
                 row = found.setdefault(_row_key(episode, record), {})
                 row.setdefault(episode.episode.episode_id, _Went(course, record.may_count))
-    return {key: list(row.values()) for key, row in found.items()}
+    # Where no arm of a row has an outcome, only the failed ones would be counted.
+    return {
+        key: list(row.values())
+        for key, row in found.items()
+        if any(one.course.has_outcome for one in row.values())
+    }
 
 
 def _row_key(episode: EpisodeRecord, record: ArmRecord) -> _RowKey:
@@ -141,8 +146,8 @@ def _sum(values: Iterator[int | None]) -> int | None:
 def _notes(rows: _Rows) -> Iterator[str]:
     courses = [one.course for went in rows.values() for one in went]
     yield (
-        "Endings are of all n; steps, calls and scores of those that may count, since an arm whose cache "
-        "state was not verified gives no rate."
+        "Endings are of all n; steps, calls and scores of those that may count: an arm that failed, or whose "
+        "cache state was not verified, gives no rate."
     )
     if any(course.decoded is not None for course in courses):
         yield (

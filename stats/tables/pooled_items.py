@@ -32,7 +32,7 @@ def pooled_items_table(series: Sequence[Series]) -> Table | None:
         return None  # nothing could have flipped
     answered = [item for item in items if item[2].correct is not None and item[3].correct is not None]
     rows = [_row("no answer counts as wrong", items)]
-    if answered:
+    if any(cold.correct or warm.correct for _, _, cold, warm in answered):
         rows.append(_row("answered in both arms", answered))
     return Table(
         name="pooled_items",

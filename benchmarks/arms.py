@@ -25,7 +25,7 @@ from statistics import median
 
 from benchmarks.children import CACHETRACE, READ_BYTES, ROOT, TRACES, compiled, make, spent
 from benchmarks.command import Given, run
-from benchmarks.rows import Row, against, figure
+from benchmarks.rows import NotMeasured, Row, against, figure
 from benchmarks.turns import Effort, progress
 
 MANY, ONE = "traces of 4 arms", "one trace"
@@ -114,6 +114,10 @@ def rows(given: Given, effort: Effort) -> Iterator[Row]:
             for arms in all_sizes
             if arms <= given.most
         ]
+        if not cases:
+            raise NotMeasured(
+                f"the smallest size has {min(map(min, sizes.values())):,} arms; give --most more"
+            )
         for case in cases:
             case.make()
         cases[0].measure(environment)  # compiles the modules

@@ -54,6 +54,8 @@ class Bench:
         prompt = self.engine.tokenize("The ships of the old harbour were counted every morning. " * 400)
         self.context.decode(prompt[: given.prompt_tokens])
         self.start = len(self.context.held)
+        if given.tokens < CHUNK_TOKENS or given.tokens % CHUNK_TOKENS:
+            raise NotMeasured(f"--tokens must be a multiple of {CHUNK_TOKENS}")
         self.tokens = given.tokens
         self.captures = {
             "ours": RowCapture(vocabulary, 20, mode=self.mode),

@@ -1,9 +1,10 @@
-"""The parts of ``benchmarks.arms`` that need numpy or much memory; each runs in a process of its own.
+"""The parts of benchmarks that need numpy or much memory; each runs in a process of its own.
 
-python -m benchmarks.arms_child traces DIR ARMS       traces of 4 arms each, as studies write them
-python -m benchmarks.arms_child one DIR ARMS          a single trace of so many arms
-python -m benchmarks.arms_child times DIR             JSON: seconds of opening and of verdicts, and limits
-python -m benchmarks.arms_child read DIR              import numpy and read all bytes
+python -m benchmarks.traces_child traces DIR ARMS     traces of 4 arms each, as studies write them
+python -m benchmarks.traces_child one DIR ARMS        a single trace of so many arms
+python -m benchmarks.traces_child grid DIR C E        C configurations of E episodes of the paper's grid
+python -m benchmarks.traces_child times DIR           JSON: seconds of opening and of verdicts, and limits
+python -m benchmarks.traces_child read DIR            import numpy and read all bytes
 """
 
 from __future__ import annotations

@@ -35,8 +35,10 @@ def check_finding(folder: Path) -> None:
     assert drift["Q4_K_M"] > 5 * drift["F16"]
     assert 0.5 < margin["Q4_K_M"] / margin["F16"] < 2
     change = next(r for r in rows(tables, "decomposition") if (r["first"], r["second"]) == ("F16", "Q3_K_M"))
-    assert change["finding"] == "disturbance"
-    assert float(str(change["by_disturbance"])) > float(str(change["by_margins"]))
+    # A hundred tokens a format: whose margins happen to be small among them depends on the processor, so
+    # "both" was seen as well; that the disturbance does most of it was not otherwise anywhere.
+    assert change["finding"] in ("disturbance", "both")
+    assert float(str(change["by_disturbance"])) > 2 * float(str(change["by_margins"]))
 
 
 @pytest.mark.llama

@@ -65,6 +65,15 @@ def test_steps_decoded_calls_and_endings(tmp_path: Path) -> None:
     assert row["ended_otherwise"] == 0
 
 
+def test_an_arm_without_any_outcome_has_no_row_of_its_failures(tmp_path: Path) -> None:
+    """A replay of fixed prompts has no outcome when it completes: only the failed one would be counted."""
+    recorded = ArmSpec(score=1.0, details=details(3))
+    for number in range(3):
+        error = {"error": TOO_LONG} if number == 2 else {}
+        episode(tmp_path, number, recorded, ArmSpec(state="warm", way="fixed", **error))
+    assert [row["arm"] for row in rows(built(tmp_path), "episodes")] == ["cold"]
+
+
 def test_an_arm_that_was_not_verified_gives_no_rate(tmp_path: Path) -> None:
     """Its endings are counted; its steps, calls and scores are not."""
     for source in ("not-observed", "declared"):

@@ -10,7 +10,7 @@ from stats.report.build import Built, build_report
 from stats.report.collect import CollectOptions, collect
 from stats.report.controls import ControlKey, ControlPair, ControlSeries
 from stats.report.records import AnswerFacts
-from stats.report.series import Control, Series, SeriesKey
+from stats.report.series import Control, EpisodePair, Series, SeriesKey
 from stats.report.sources import trace_files
 from stats.tables.order import along_run_table
 from stats.tables.outcomes import PairedOutcomes, verdict_sentence
@@ -305,18 +305,7 @@ def test_the_released_items_through_the_pooled_table(tmp_path: Path, paper_data:
             for row in released
             if row["config"] == bridge
         )
-        key = SeriesKey(
-            configuration=("llama-server", None, bridge, "Q4_K_M"),
-            workload="gsm8k",
-            baseline="cold",
-            arm="warm/self",
-            way=Way.FIXED,
-            carry=Carry.CARRIED_OVER,
-            control=Control.REPEATS,
-            baseline_state=CacheState.COLD,
-            arm_state=CacheState.WARM,
-        )
-        series.append(Series(key=key, pairs=pairs))
+        series.append(item_series(bridge, pairs))
     table = pooled_items_table(series)
     assert table is not None
     as_wrong, answered = as_rows(table)
@@ -329,6 +318,46 @@ def test_the_released_items_through_the_pooled_table(tmp_path: Path, paper_data:
     # Three of the twenty flips are one-sided failures to find an answer.
     assert (answered["warm_only"], answered["cold_only"]) == (12, 5)
     assert answered["mcnemar_p"] == pytest.approx(0.143, abs=5e-4)
+
+
+def item_series(model: str, pairs: tuple[EpisodePair, ...]) -> Series:
+    key = SeriesKey(
+        configuration=("llama-server", None, model, "Q4_K_M"),
+        workload="gsm8k",
+        baseline="cold",
+        arm="warm/self",
+        way=Way.FIXED,
+        carry=Carry.CARRIED_OVER,
+        control=Control.REPEATS,
+        baseline_state=CacheState.COLD,
+        arm_state=CacheState.WARM,
+    )
+    return Series(key=key, pairs=pairs)
+
+
+def test_pooled_items_give_no_flips_where_nothing_was_right(tmp_path: Path) -> None:
+    write_trace(tmp_path / "a.msgpack", arms=[*COLD, *warm()])
+    pair = build_report(collect(trace_files([tmp_path]), CollectOptions())).series[0].pairs[0]
+
+    def ways_of_counting(*answers: tuple[str, str]) -> list[object] | None:
+        pairs = tuple(
+            replace(
+                pair,
+                episode_id=f"gsm8k_{number:04d}",
+                answers=tuple(
+                    AnswerFacts(answer_class=kind, value="1", found="####", text_digest="") for kind in kinds
+                ),
+            )
+            for number, kinds in enumerate(answers)
+        )
+        table = pooled_items_table([item_series(model, pairs) for model in ("one", "two")])
+        return None if table is None else [row[0] for row in table.rows]
+
+    assert ways_of_counting(("wrong", "wrong")) is None
+    # The right answer has none beside it: of the items that both arms answered nothing was right.
+    assert ways_of_counting(("correct", "no answer"), ("wrong", "wrong")) == ["no answer counts as wrong"]
+    both = ["no answer counts as wrong", "answered in both arms"]
+    assert ways_of_counting(("correct", "wrong"), ("wrong", "wrong")) == both
 
 
 def released_answer(row: dict[str, str], side: str) -> AnswerFacts:

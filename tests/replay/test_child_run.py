@@ -26,7 +26,7 @@ def choice(tmp_path, recording, **fields):
     return EngineChoice(engine="fake", fake_script=str(path))
 
 
-def wait_for(child, kind, seconds=30):
+def wait_for(child, kind, seconds=120):
     """Collect events until one of this kind came."""
     seen = []
     end = time.monotonic() + seconds

@@ -100,7 +100,7 @@ async def test_a_long_list_fills_up_behind_the_first_paint(tmp_path: Path, flipp
     app = TraceApp(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
         table = app.screen.query_one(EpisodeTable)
-        for _ in range(200):
+        for _ in range(1200):
             if table.row_count == count:
                 break
             await asyncio.sleep(0.05)

@@ -108,7 +108,7 @@ def chosen() -> list[object]:
 
 async def settled(app: TraceApp, pilot: Pilot[None]) -> None:
     """The report's rates come on a thread of their own."""
-    for _ in range(200):
+    for _ in range(1200):
         screens = [screen for screen in app.screen_stack if isinstance(screen, TraceScreen)]
         if all(screen.rates_known for screen in screens):
             break

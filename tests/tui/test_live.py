@@ -43,7 +43,7 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
-async def until(condition, seconds: float = 30.0) -> None:
+async def until(condition, seconds: float = 120.0) -> None:
     for _ in range(int(seconds / 0.05)):
         if condition():
             return

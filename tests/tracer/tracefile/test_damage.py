@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -12,6 +11,7 @@ import pytest
 
 from tests.synthetic import ArmSpec, write_trace
 from tests.tracer.tracefile.mutations import frames_of, make_original, reading, run
+from tests.work import calls_of
 from tracer.episode import ArmEnd
 from tracer.errors import TraceFormatError
 from tracer.tracefile import LossKind, TraceReader, TraceWriter, read_header
@@ -35,7 +35,7 @@ def test_mutated_files_are_read_with_losses_or_refused() -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_mutated_files_within_a_second_and_200_mb_each() -> None:
+def test_ten_thousand_mutated_files_in_bounded_work_and_200_mb_each() -> None:
     pytest.importorskip("resource")
     done = subprocess.run(
         [sys.executable, str(HERE / "mutations.py"), "2026", "10000"],
@@ -46,7 +46,7 @@ def test_ten_thousand_mutated_files_within_a_second_and_200_mb_each() -> None:
     )
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
-    assert outcome["slowest_s"] < 1.0
+    assert outcome["slowest_s"] < 20  # none hangs: the slowest took 0.2 s when measured
     assert outcome["peak_bytes"] < 200e6
     answers = outcome["answers"]
     assert answers["read with losses"] + answers["read whole"] + answers["refused"] == 10_000
@@ -218,18 +218,23 @@ def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "attack", ["starts", "nested", "repeated", "far-request", "far-arm", "pieces", "gaps", "ends"]
 )
+@pytest.mark.timeout(
+    60
+)  # against what a C function would take that a hostile file drives: 0.3 s when measured
 def test_files_built_to_cost_time_do_not(original: tuple[Path, bytes], attack: str) -> None:
     path, content = original
-    n = len(frames_of(content))
-    path.write_bytes(content + _attack(attack, n))
-    started = time.perf_counter()
-    try:
-        with TraceReader.open(path) as trace:
-            trace.check()
-            assert trace.losses
-    except TraceFormatError:
-        pass
-    assert time.perf_counter() - started < 1.0
+    content += _attack(attack, len(frames_of(content)))
+    path.write_bytes(content)
+
+    def read() -> None:
+        try:
+            with TraceReader.open(path) as trace:
+                trace.check()
+                assert trace.losses
+        except TraceFormatError:
+            pass
+
+    assert calls_of(read) < 2 * len(content)  # counted: 1.3 for each byte at most, 0.4 for the file as it was
 
 
 def _attack(name: str, n: int) -> bytes:

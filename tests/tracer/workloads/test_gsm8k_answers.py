@@ -1,6 +1,5 @@
 """What an answer says: the tricky forms, the doubtful ones, and the classes."""
 
-import time
 from fractions import Fraction
 
 import pytest
@@ -181,11 +180,12 @@ REPEATED = [
 ]
 
 
+@pytest.mark.timeout(
+    60
+)  # the work is inside regular expressions: 0.5 s when measured, hours if one backtracks
 @pytest.mark.parametrize("piece", REPEATED)
-def test_hostile_text_is_read_in_time(piece: str) -> None:
-    started = time.monotonic()
-    derive(piece * (100_000 // len(piece)))
-    assert time.monotonic() - started < 2
+def test_hostile_text_does_not_hang(piece: str) -> None:
+    assert derive(piece * (100_000 // len(piece))).value in (None, 1, -5)
 
 
 def test_numbers_carry_their_place() -> None:

@@ -246,7 +246,7 @@ def test_closing_stops_the_process_and_removes_its_files(open_server: OpenServer
     folder = engine._backend.slot_folder
     assert folder is not None
     engine.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert process.poll() is not None

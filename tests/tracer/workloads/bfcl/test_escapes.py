@@ -225,7 +225,7 @@ except PermissionError:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.stdout.startswith("refused"), done.stderr

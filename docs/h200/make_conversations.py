@@ -2,7 +2,7 @@
 
     python docs/h200/make_conversations.py 40 > conversations.jsonl
 
-Each has the office workload's system prompt (tool descriptions and a handbook, about 1,700 tokens)
+Each has the office workload's system prompt (tool descriptions and a handbook, 1,256 tokens)
 and six messages of a user, put together from short lists by the conversation's number.
 """
 

@@ -240,16 +240,6 @@ def _cached_tokens(response: Response) -> int | None:
     return found
 
 
-_OUTPUT_OF = {"llamacpp": "llama-server", "vllm": "vllm"}
-
-
-def engine_of(backend: str) -> str:
-    """Our name of the engine behind a backend of the logs."""
-    if backend not in _OUTPUT_OF:
-        raise Refusal(f"backend {backend!r} is not llamacpp or vllm")
-    return _OUTPUT_OF[backend]
-
-
 def require(holds: bool, why: str) -> None:
     """Refuse when a point of the layout does not hold."""
     if not holds:

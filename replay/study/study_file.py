@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from replay.study.toml_place import TomlPlace, place_of
 from tracer.engines.choice import EngineChoice
-from tracer.episode import CacheState, Carry, Priming, Sampling, Way
+from tracer.episode import CacheState, Carry, Priming, Sampling
 from tracer.errors import UsageError
 
 PRESETS = ("smoke", "bfcl-cpu8", "paper", "isolation")
@@ -78,10 +78,6 @@ class ArmsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     carry: Carry = Carry.EMPTIED
     orders: Annotated[tuple[Literal["canonical"] | int, ...], Meta(min_length=1)] = ("canonical",)
     """``canonical`` or a seed of a random order of the episodes."""
-
-    @property
-    def replay_way(self) -> Way:
-        return Way(self.way)
 
 
 class SamplingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

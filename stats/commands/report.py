@@ -131,11 +131,9 @@ def report(
     )
     built = build_report(collect(files, options), command=command_line(sys.argv))
     if against is not None:
-        from stats.report.across import compare_folders
-        from stats.report.build import with_table
-        from stats.tables.across import across_table
+        from stats.report.build import against_folder
 
-        built = with_table(built, across_table(compare_folders(files, trace_files([against]), options)))
+        built = against_folder(built, collect(trace_files([against]), options), options)
     built, results = with_gates(built, gates)
     if figures is not None:
         from stats.figures.all import all_figures

@@ -27,13 +27,6 @@ def render_csv(report: Report) -> str:
     return written.getvalue()
 
 
-def table_csv(table: Table) -> str:
-    """One table alone: head and rows."""
-    written = io.StringIO()
-    _write(csv.writer(written, lineterminator="\n"), table)
-    return written.getvalue()
-
-
 def _write(writer: Writer, table: Table) -> None:
     writer.writerow([name for column in table.columns for name in _names(column)])
     for row in table.rows:

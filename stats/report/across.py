@@ -7,14 +7,13 @@ and without prefix caching), another build, another machine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from replay.divergence.analyse import compare_across
 from replay.divergence.pairing import arm_groups
 from replay.verdicts import Comparison
-from stats.report.collect import CollectOptions, collect
+from stats.report.collect import CollectOptions
 from stats.report.held_trace import HeldTrace
 from stats.report.records import ArmRecord, EpisodeRecord
 from stats.report.series import episode_differs
@@ -34,7 +33,7 @@ class AcrossPair(Struct, frozen=True, kw_only=True):
 
 
 def compare_folders(
-    files: Sequence[Path], against: Sequence[Path], options: CollectOptions
+    episodes: Sequence[EpisodeRecord], against: Sequence[EpisodeRecord], options: CollectOptions
 ) -> tuple[AcrossPair, ...]:
     """Every first arm of its kind against the first cold arm of the same episode in ``against``.
 
@@ -42,10 +41,10 @@ def compare_folders(
     in force is the point. Episodes that only one folder has are left out.
     """
     others: dict[str, list[EpisodeRecord]] = {}
-    for episode in collect(against, options).episodes:
+    for episode in against:
         others.setdefault(episode.episode.episode_id, []).append(episode)
     pairs: list[AcrossPair] = []
-    for ours in collect(files, options).episodes:
+    for ours in episodes:
         theirs = _counterpart(ours, others.get(ours.episode.episode_id, ()))
         if theirs is not None:
             pairs += _pairs(ours, theirs, options)

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from stats.gates import Gate, GateResult, evaluate_gate, gates_table
 from stats.mechanism import sentence
+from stats.report.across import compare_folders
+from stats.report.collect import CollectOptions
 from stats.report.configuration import Key, configuration_names
 from stats.report.controls import ControlSeries, control_series
 from stats.report.disclosure import disclosure_table
@@ -17,6 +19,7 @@ from stats.report.formats import format_families
 from stats.report.positions import joined_positions
 from stats.report.records import Collection
 from stats.report.series import Series, series_of
+from stats.tables.across import across_table
 from stats.tables.episodes import episodes_table
 from stats.tables.flips import flips_table
 from stats.tables.grid import grid_table
@@ -117,6 +120,18 @@ def build_report(collection: Collection, *, command: str | None = None) -> Built
 def with_table(built: Built, table: Table) -> Built:
     """The report with one more table in front."""
     return replace(built, report=replace(built.report, tables=(table, *built.report.tables)))
+
+
+def against_folder(built: Built, against: Collection, options: CollectOptions) -> Built:
+    """The report with its arms against the cold arms of another folder, whose facts it discloses too."""
+    pairs = compare_folders(built.collection.episodes, against.episodes, options)
+    names = configuration_names(arm.configuration for episode in against.episodes for arm in episode.arms)
+    theirs = disclosure_table(
+        against.episodes, {key: f"{name} (other folder)" for key, name in names.items()}
+    )
+    ours = built.report.disclosure
+    both = theirs if ours is None else replace(ours, rows=(*ours.rows, *theirs.rows))
+    return with_table(replace(built, report=replace(built.report, disclosure=both)), across_table(pairs))
 
 
 def with_gates(built: Built, gates: Sequence[Gate]) -> tuple[Built, tuple[GateResult, ...]]:

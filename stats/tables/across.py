@@ -10,7 +10,7 @@ from stats.clustered_rate import clustered_rate
 from stats.intervals import wilson
 from stats.report.across import AcrossPair
 from stats.report.configuration import configuration_names
-from stats.tables.basis import basis, carry_word
+from stats.tables.basis import basis, by_evidence, carry_word
 from stats.tables.table import Cell, Column, Table
 
 _COMPARED = (Verdict.IDENTICAL, Verdict.DRIFTED, Verdict.FLIPPED, Verdict.UNOBSERVED)
@@ -42,11 +42,13 @@ def across_table(pairs: Sequence[AcrossPair]) -> Table:
             Column(key="rate", title="rate", kind="share"),
             Column(key="interval", title="95 %", kind="share_interval"),
             Column(key="requests", title="requests", kind="count"),
+            Column(key="identical", title="identical", kind="count"),
             Column(key="flipped", title="flipped", kind="count"),
             Column(key="drifted", title="drifted", kind="count"),
             Column(key="request_rate", title="flipped, rate", kind="share"),
             Column(key="request_interval", title="95 % (requests)", kind="share_interval"),
             Column(key="other_prompt", title="other prompt", kind="count", unit="requests"),
+            Column(key="evidence", title="evidence"),
             Column(key="kept", title="caches", common=True),
         ),
         rows=tuple(_row(key, members) for key, members in groups.items()),
@@ -75,10 +77,12 @@ def _row(key: tuple[str, str, str], members: Sequence[AcrossPair]) -> tuple[Cell
         k / n,
         wilson(k, n),
         rate.total if rate else 0,
+        sum(own.count(Verdict.IDENTICAL) for own in verdicts),
         rate.events if rate else 0,
         sum(own.count(Verdict.DRIFTED) for own in verdicts),
         rate.rate if rate else None,
         rate.interval if rate else None,
         sum(v in (Verdict.DOWNSTREAM, Verdict.PROMPT_CHANGED) for own in verdicts for v in own),
+        by_evidence(request for pair in members for request in pair.comparison.requests),
         kept,
     )

@@ -1,9 +1,11 @@
-"""Sentences that every table carries: how the caches were kept between episodes, and what n counts."""
+"""What tables say of their basis: how caches were kept, what n counts, what verdicts rest on."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
+from replay.verdicts import RequestVerdict
 from stats.report.series import Control
 from tracer.episode import Carry
 
@@ -32,3 +34,9 @@ def basis(
 def carry_word(carry: Carry) -> str:
     """One word for a column."""
     return {Carry.EMPTIED: "emptied", Carry.CARRIED_OVER: "carried over", Carry.SENTINEL: "sentinel"}[carry]
+
+
+def by_evidence(requests: Iterable[RequestVerdict]) -> str | None:
+    """What the verdicts rest on, with how many of them, e.g. "row 58, top-k 2"; None when on nothing."""
+    counts = Counter(str(request.evidence) for request in requests if request.evidence)
+    return ", ".join(f"{name} {n}" for name, n in counts.most_common()) or None

@@ -222,10 +222,6 @@ def _distribution(mechanism: Mechanism, key: SeriesKey, positions: Positions) ->
         )
 
 
-def _margin_column(q: float) -> Column:
-    return Column(key=f"margin_q{int(100 * q)}", title=f"margin {q:.0%}", kind="number")
-
-
 def _quantile(values: NDArray[np.float64], q: float) -> float | None:
     seen = values[np.isfinite(values)]
     return float(np.quantile(seen, q)) if len(seen) else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from replay.verdicts import Comparison, Verdict
+from replay.verdicts import Comparison, RequestVerdict, Verdict
 from stats.report.configuration import Key
 from stats.report.records import EpisodeRecord
-from stats.tables.basis import basis
+from stats.tables.basis import basis, by_evidence
 from stats.tables.table import Cell, Column, Table
 
 _ORDER = (
@@ -28,22 +28,11 @@ def verdicts_table(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) 
 
     A verdict of an arm that does not count is what was observed all the same; rates leave it out.
     """
-    counts: dict[tuple[str, str, str], Counter[Verdict]] = {}
-    evidence: dict[tuple[str, str, str], Counter[str]] = {}
-    drift: dict[tuple[str, str, str], list[float]] = {}
+    requests: dict[tuple[str, str, str], list[RequestVerdict]] = {}
     for episode in episodes:
         analysis = episode.analysis
         for comparison in (*analysis.comparisons, *episode.extra_comparisons, *analysis.controls):
-            key = _key(episode, comparison, names)
-            verdicts = [r.verdict for r in comparison.requests]
-            counts.setdefault(key, Counter()).update(verdicts)
-            evidence.setdefault(key, Counter()).update(
-                str(r.evidence) for r in comparison.requests if r.evidence
-            )
-            drift.setdefault(key, []).extend(
-                r.max_drift for r in comparison.requests if r.max_drift is not None
-            )
-    rows = [_row(key, counts[key], evidence[key], drift[key]) for key in counts]
+            requests.setdefault(_key(episode, comparison, names), []).extend(comparison.requests)
     return Table(
         name="verdicts",
         title="Requests by verdict",
@@ -59,15 +48,9 @@ def verdicts_table(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) 
             Column(key="largest_drift", title="largest drift", kind="number", unit="nat"),
             Column(key="evidence", title="evidence"),
         ),
-        rows=tuple(rows),
+        rows=tuple(_row(key, verdicts) for key, verdicts in requests.items()),
         basis=basis((a.arm.place.carry for e in episodes for a in e.arms), counts="n counts requests"),
     )
-
-
-def _verdict_column(verdict: Verdict) -> Column:
-    usual = verdict in (Verdict.IDENTICAL, Verdict.DRIFTED, Verdict.FLIPPED)
-    key = str(verdict).replace("-", "_")
-    return Column(key=key, title=str(verdict), kind="count", unit="requests", quiet=not usual)
 
 
 def _key(episode: EpisodeRecord, comparison: Comparison, names: Mapping[Key, str]) -> tuple[str, str, str]:
@@ -79,14 +62,13 @@ def _key(episode: EpisodeRecord, comparison: Comparison, names: Mapping[Key, str
     return names[a.configuration], pair, kind
 
 
-def _row(
-    key: tuple[str, str, str], counts: Counter[Verdict], evidence: Counter[str], drift: Sequence[float]
-) -> tuple[Cell, ...]:
-    said = ", ".join(f"{name} {n}" for name, n in evidence.most_common()) or None
+def _row(key: tuple[str, str, str], requests: Sequence[RequestVerdict]) -> tuple[Cell, ...]:
+    counts = Counter(request.verdict for request in requests)
+    drift = [request.max_drift for request in requests if request.max_drift is not None]
     return (
         *key,
-        counts.total(),
+        len(requests),
         *(counts[verdict] for verdict in _ORDER),
         max(drift) if drift else None,
-        said,
+        by_evidence(requests),
     )

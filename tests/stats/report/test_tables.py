@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stats.report.build import Built, build_report
+from stats.report.build import Built, against_folder, build_report
 from stats.report.collect import CollectOptions, collect
 from stats.report.controls import ControlKey, ControlPair, ControlSeries
 from stats.report.records import AnswerFacts
@@ -368,9 +368,6 @@ def released_answer(row: dict[str, str], side: str) -> AnswerFacts:
 
 def test_against_another_folder(tmp_path: Path) -> None:
     """Caching switched at launch: cold arms in one folder, warm arms in another."""
-    from stats.report.across import compare_folders
-    from stats.tables.across import across_table
-
     for folder in ("off", "on"):
         (tmp_path / folder).mkdir()
         for e in range(5):
@@ -378,13 +375,19 @@ def test_against_another_folder(tmp_path: Path) -> None:
             arms = [*COLD] if folder == "off" else [*COLD, *warm(flips=flips)]
             write_trace(tmp_path / folder / f"{e}.msgpack", seed=e, episode_id=f"episode-{e}", arms=arms)
     options = CollectOptions()
-    files, others = trace_files([tmp_path / "on"]), trace_files([tmp_path / "off"])
-    found = {str(r["pair"]): r for r in as_rows(across_table(compare_folders(files, others, options)))}
+    on, off = (collect(trace_files([tmp_path / folder]), options) for folder in ("on", "off"))
+    report = against_folder(build_report(on), off, options).report
+    found = {str(r["pair"]): r for r in as_rows(report.tables[0])}
     cold = found["cold (other folder) vs cold"]
     assert (cold["episodes"], cold["differ"], cold["flipped"]) == (5, 0, 0)
+    assert (cold["identical"], cold["evidence"]) == (20, "row 20")
     other = found["cold (other folder) vs warm"]
     assert (other["episodes"], other["differ"], other["requests"], other["flipped"]) == (5, 2, 20, 4)
     assert other["request_rate"] == pytest.approx(0.2)
+    assert report.disclosure is not None
+    told = [r for r in as_rows(report.disclosure) if str(r["configuration"]).endswith(" (other folder)")]
+    assert "cached tokens, cold" in {r["item"] for r in told}
+    assert "cached tokens, warm" not in {r["item"] for r in told}
 
 
 def test_recompute_against_itself_is_pooled_over_configurations(tmp_path: Path) -> None:

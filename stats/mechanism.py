@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -29,6 +30,18 @@ MARGIN_BINS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, np.inf)
 FEWEST_IN_BIN = 20
 RESAMPLES = 2_000
 PER_TOKENS = 1000
+
+Finding = Literal[
+    "disturbance",
+    "margins",
+    "both",
+    "disturbance, against the margins",
+    "margins, against the disturbance",
+    "against each other",
+    "neither",
+]
+"""What brought a change about. ``against`` stands where the two parts have opposite signs; they are
+``against each other`` where, besides, the whole change cannot be told from none."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,10 @@ class Share(Struct, frozen=True, kw_only=True):
     change: float
     interval: Interval
 
+    @property
+    def excludes_zero(self) -> bool:
+        return not self.interval.low <= 0 <= self.interval.high
+
 
 class Decomposition(Struct, frozen=True, kw_only=True):
     """How a change in flip rate between two configurations comes about; flips per 1,000 tokens."""
@@ -105,13 +122,19 @@ class Decomposition(Struct, frozen=True, kw_only=True):
     seed: int
 
     @property
-    def finding(self) -> str:
-        """``disturbance``, ``margins``, ``both`` or ``neither``: whose interval excludes 0."""
-        by_margins = not self.margins.interval.low <= 0 <= self.margins.interval.high
-        by_disturbance = not self.disturbance.interval.low <= 0 <= self.disturbance.interval.high
-        if by_margins and by_disturbance:
+    def finding(self) -> Finding:
+        """Whose interval excludes 0 and, where both do, whether they pulled the same way."""
+        by_margins, by_disturbance = self.margins.excludes_zero, self.disturbance.excludes_zero
+        if not (by_margins and by_disturbance):
+            return "margins" if by_margins else "disturbance" if by_disturbance else "neither"
+        if self.margins.change * self.disturbance.change > 0:
             return "both"
-        return "margins" if by_margins else "disturbance" if by_disturbance else "neither"
+        if not self.whole.excludes_zero:
+            return "against each other"
+        # The parts add up to the whole, so the one with its sign is the larger.
+        if self.disturbance.change * self.whole.change > 0:
+            return "disturbance, against the margins"
+        return "margins, against the disturbance"
 
 
 def predicted_rate(margins: NDArray[np.float64], gap_changes: NDArray[np.float64]) -> float | None:
@@ -257,9 +280,12 @@ def sentence(first: str, second: str, found: Decomposition) -> str:
         "disturbance": "the disturbance did it, the supply of near ties did not",
         "margins": "smaller or larger margins did it, the disturbance did not",
         "both": "both did it",
+        "disturbance, against the margins": "the disturbance did it, and the margins took some of it back",
+        "margins, against the disturbance": "the margins did it, and the disturbance took some of it back",
+        "against each other": "they work against each other, and the change itself cannot be told from none",
         "neither": "these data cannot tell which did it",
     }[found.finding]
-    if found.whole.interval.low <= 0 <= found.whole.interval.high:
+    if not found.whole.excludes_zero and found.finding != "against each other":
         what = "the change itself cannot be told from none"
     predicted = f"predicted {found.first_predicted:.2f} to {found.second_predicted:.2f}"
     return (

@@ -51,6 +51,11 @@ def shapley(first: tuple[float, float], second: tuple[float, float]) -> tuple[fl
         ((8.0, 0.03), (8.0, 0.15), "disturbance"),
         ((8.0, 0.1), (3.0, 0.1), "margins"),
         ((8.0, 0.05), (4.0, 0.15), "both"),
+        ((4.0, 0.15), (8.0, 0.05), "both"),
+        ((8.0, 0.05), (16.0, 0.2), "disturbance, against the margins"),
+        ((16.0, 0.2), (8.0, 0.05), "disturbance, against the margins"),
+        ((8.0, 0.1), (2.0, 0.07), "margins, against the disturbance"),
+        ((8.0, 0.1), (4.0, 0.05), "against each other"),
         ((8.0, 0.1), (8.0, 0.1), "neither"),
     ],
 )
@@ -115,3 +120,20 @@ def test_the_sentence_says_which_one_did_it() -> None:
     said = sentence("F16", "Q4_K_M", found)
     assert said.startswith("From F16 to Q4_K_M flips per 1000 tokens go from")
     assert "the disturbance did it" in said
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ((4.0, 0.15), "both did it"),
+        ((16.0, 0.2), "the disturbance did it, and the margins took some of it back"),
+        ((1.0, 0.035), "the margins did it, and the disturbance took some of it back"),
+        ((4.0, 0.025), "they work against each other, and the change itself cannot be told from none"),
+    ],
+)
+def test_the_sentence_never_credits_what_worked_against_the_change(
+    second: tuple[float, float], words: str
+) -> None:
+    found = decompose(made(8.0, 0.05, seed=1), made(*second, seed=2))
+    assert found is not None
+    assert sentence("F16", "Q8_0", found).endswith(f" from the margins: {words}.")

@@ -37,7 +37,7 @@ def check_finding(folder: Path) -> None:
     change = next(r for r in rows(tables, "decomposition") if (r["first"], r["second"]) == ("F16", "Q3_K_M"))
     # A hundred tokens a format: whose margins happen to be small among them depends on the processor, so
     # "both" was seen as well; that the disturbance does most of it was not otherwise anywhere.
-    assert change["finding"] in ("disturbance", "both")
+    assert change["finding"] in ("disturbance", "both", "disturbance, against the margins")
     assert float(str(change["by_disturbance"])) > 2 * float(str(change["by_margins"]))
 
 

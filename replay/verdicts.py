@@ -43,6 +43,11 @@ class DriftFrom(StrEnum):
     CHOSEN = "chosen"
     """Over the chosen token alone: the lists were not observed, or not read. Never larger."""
 
+    @property
+    def of(self) -> str:
+        """What has to follow the name of such a drift: "largest drift" + this."""
+        return " of the chosen token" if self is DriftFrom.CHOSEN else ""
+
 
 class EvidenceClass(StrEnum):
     """How an arm's cache state is known. Rates come from COUNTED and METRICS only."""

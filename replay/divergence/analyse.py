@@ -5,7 +5,8 @@ Nothing here reads a column itself; ``request_verdict`` does, and no more than t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from replay.divergence.readable import ReadableTrace, Side
 from replay.divergence.request_verdict import Detail, Judged, RequestPair, judge
 from replay.divergence.sentence import explain
 from replay.divergence.triage import OthersDrift, triage
-from replay.verdicts import Comparison, DriftFrom, EpisodeAnalysis, RequestVerdict, Verdict
+from replay.verdicts import Comparison, EpisodeAnalysis, RequestVerdict, Triage, Verdict
 from tracer.episode import Request, Way
 
 DEFAULT_NEAR_TIE = 0.1
@@ -45,7 +46,7 @@ def analyse(
 
     baseline: index or label of an arm; default: the first verified cold arm, else the recording.
     anyway: compare in spite of guards that do not hold (they are still named).
-    detail: ``path`` reads the top-k lists only at flips, and drift is then that of the chosen token.
+    detail: ``path`` reads the top-k lists only for flips, and drift is then that of the chosen token.
     """
     detail = Detail(detail)
     assessments = {arm.index: assess_arm(trace, arm.index) for arm in trace.arms}
@@ -130,6 +131,21 @@ def _pairs(
 
 
 def _compare_requests(a: Side, b: Side, near_tie: float, detail: Detail) -> tuple[RequestVerdict, ...]:
+    judged = _judge_all(a, b, detail)
+    if not any(one.flipped for one in judged):
+        return tuple(one.verdict for one in judged)
+    others = _others_drift(judged)
+
+    @cache
+    def others_in_full() -> OthersDrift:
+        return (
+            others if detail is Detail.ALTERNATIVES else _others_drift(_judge_all(a, b, Detail.ALTERNATIVES))
+        )
+
+    return tuple(_with_flip(place, one, others, others_in_full, near_tie) for place, one in enumerate(judged))
+
+
+def _judge_all(a: Side, b: Side, detail: Detail) -> list[Judged]:
     judged: list[Judged] = []
     flipped = False
     for request_a, request_b in zip_longest(a.trace.requests(a.index), b.trace.requests(b.index)):
@@ -139,11 +155,11 @@ def _compare_requests(a: Side, b: Side, near_tie: float, detail: Detail) -> tupl
             one = judge(RequestPair(a, b, request_a, request_b), flipped_before=flipped, detail=detail)
         flipped = flipped or one.verdict.verdict is Verdict.FLIPPED
         judged.append(one)
-    if not flipped:
-        return tuple(one.verdict for one in judged)
-    kind = DriftFrom.CHOSEN if detail is Detail.PATH else DriftFrom.TOP_K
-    others = OthersDrift([one.agreeing for one in judged], kind)
-    return tuple(_with_flip(place, one, others, near_tie) for place, one in enumerate(judged))
+    return judged
+
+
+def _others_drift(judged: Sequence[Judged]) -> OthersDrift:
+    return OthersDrift([one.agreeing for one in judged], [one.verdict.drift_from for one in judged])
 
 
 def _unmatched(
@@ -168,11 +184,24 @@ def _unmatched(
     )
 
 
-def _with_flip(place: int, one: Judged, others: OthersDrift, near_tie: float) -> RequestVerdict:
-    """The verdict, with its flip described and held against the drift of the other requests."""
+def _with_flip(
+    place: int,
+    one: Judged,
+    others: OthersDrift,
+    others_in_full: Callable[[], OthersDrift],
+    near_tie: float,
+) -> RequestVerdict:
+    """The verdict, with its flip described and held against the drift of the other requests.
+
+    What lies within the drift that was read lies within all of it. Whatever else is said needs the
+    lists, so that the triage does not depend on the level of detail.
+    """
     pair = one.flipped
     if pair is None:
         return one.verdict
     assert pair.flip_position is not None, "a flipped pair has a flip position"
-    flip = triage(describe_flip(pair, pair.flip_position, near_tie), pair, others.without(place))
+    described = describe_flip(pair, pair.flip_position, near_tie)
+    flip = triage(described, pair, others.without(place))
+    if flip.triage is not Triage.WITHIN_DRIFT and others_in_full() is not others:
+        flip = triage(described, pair, others_in_full().without(place))
     return replace(one.verdict, flip=replace(flip, sentence=explain(flip, pair.a.arm, pair.b.arm)))

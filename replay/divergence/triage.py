@@ -10,8 +10,9 @@ verdict           when
 within drift      least drift ≤ the reference's 99th percentile. A flip that ordinary drift made has a
                   drift drawn from the reference, so about one in a hundred such flips lies above
 unexplained       above that
-suspected         above ``FAR`` times the LARGEST reference drift; or a number that is not finite; or
-corruption        one arm repeats a single token ``REPETITION`` times or more to its end and the other
+suspected         above ``FAR`` times the LARGEST reference drift, unless that is of the chosen tokens
+corruption        alone, which bounds the drift from below only; or a number that is not finite; or
+                  one arm repeats a single token ``REPETITION`` times or more to its end and the other
                   does not
 too few           fewer than ``FEWEST_POSITIONS`` reference positions: with n below 50 the largest of
 positions         them stands for less than the 98th percentile, so nothing can be told from it
@@ -39,14 +40,14 @@ REPETITION = 8
 class OthersDrift:
     """The agreeing positions of all requests of an arm pair, ready to leave one request out at a time."""
 
-    def __init__(self, drift: Sequence[Floats], drift_from: DriftFrom) -> None:
-        """``drift``: one array for each request, in order, without unobserved positions."""
+    def __init__(self, drift: Sequence[Floats], drift_from: Sequence[DriftFrom | None]) -> None:
+        """One of each for each request, in order; drift without unobserved positions."""
         owner = np.repeat(np.arange(len(drift)), [len(one) for one in drift])
         values = np.concatenate([*drift, np.empty(0)])
         # Sorted once: each flip then needs one pass over the positions instead of a sort.
         order = np.argsort(values, kind="stable")
         self._values, self._owner = values[order], owner[order]
-        self._drift_from = drift_from
+        self._chosen_only = [kind is DriftFrom.CHOSEN for kind in drift_from]
         self._sizes = [len(one) for one in drift]
 
     def without(self, request_place: int) -> ReferenceDrift:
@@ -58,11 +59,12 @@ class OthersDrift:
         if not kept.size:
             return ReferenceDrift(positions=0)
         q50, q95, q99 = (float(kept[math.ceil(q * (len(kept) - 1))]) for q in (0.50, 0.95, 0.99))
-        used = sum(1 for place, size in enumerate(self._sizes) if size and place != request_place)
+        used = [place for place, size in enumerate(self._sizes) if size and place != request_place]
+        chosen_only = any(self._chosen_only[place] for place in used)
         return ReferenceDrift(
             positions=len(kept),
-            requests=used,
-            drift_from=self._drift_from,
+            requests=len(used),
+            drift_from=DriftFrom.CHOSEN if chosen_only else DriftFrom.TOP_K,
             q50=q50,
             q95=q95,
             q99=q99,
@@ -103,14 +105,17 @@ def _against_reference(flip: Flip, reference: ReferenceDrift) -> tuple[Triage, s
             return Triage.UNEXPLAINED, "one arm ended here, so there is no margin to hold against the drift"
         return Triage.UNEXPLAINED, "the margin at the flip was not observed"
     said = f"it takes a drift of {'at least ' if flip.least_drift_is_bound else ''}{need:.3g}"
+    chosen_only = reference.drift_from is DriftFrom.CHOSEN
+    positions = f"{n} other positions" + (", in the chosen token alone," if chosen_only else "")
     if need <= q99:
-        return Triage.WITHIN_DRIFT, f"{said}; 99 % of {n} other positions drift by up to {q99:.3g}"
-    if largest > 0 and need > FAR * largest:
+        return Triage.WITHIN_DRIFT, f"{said}; 99 % of {positions} drift by up to {q99:.3g}"
+    # The chosen token's drift is never larger, so a flip beyond it may still be within the drift.
+    if not chosen_only and largest > 0 and need > FAR * largest:
         return (
             Triage.SUSPECTED_CORRUPTION,
             f"{said}, over {FAR:g} times the largest of {n} others, {largest:.3g}",
         )
-    return Triage.UNEXPLAINED, f"{said}; 99 % of {n} other positions drift by {q99:.3g} at most"
+    return Triage.UNEXPLAINED, f"{said}; 99 % of {positions} drift by {q99:.3g} at most"
 
 
 def closing_run(ids: NDArray[np.int32]) -> int:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from replay.divergence import FAR, FEWEST_POSITIONS, REPETITION, compare_arms
+from replay.divergence.request_verdict import Detail
 from replay.verdicts import DriftFrom, Triage
 from tests.replay.memory_trace import served, two_arms
 
@@ -142,7 +143,28 @@ def test_without_a_margin_a_flip_stays_unexplained():
     assert "not observed" in flip.triage_reason
 
 
-def test_path_detail_says_that_its_reference_is_the_chosen_tokens():
-    flip = flip_of(flipping(0.05, 0.05), [steady(0.1)], detail="path")
-    assert flip.reference.drift_from is DriftFrom.CHOSEN
-    assert flip.reference.largest == 0.0
+@pytest.mark.parametrize("lead", [0.05, 0.2, 3.0])
+def test_the_triage_does_not_depend_on_the_level_of_detail(lead):
+    """The chosen token does not move in the other requests, so its drift alone would explain nothing."""
+    found = [flip_of(flipping(lead, lead), [steady(0.1), steady(0.1, seed=1)], d) for d in Detail]
+    assert found[0] == found[1]
+    assert found[0].reference.drift_from is DriftFrom.TOP_K
+
+
+def unlisted(drift, n=60):
+    """Two requests of n equal tokens whose lists were not recorded; the chosen token moved by ``drift``."""
+    tokens = list(range(1, n + 1))
+    return (
+        served(tokens, values=[5.0] * n, lse=[6.0] * n),
+        served(tokens, values=[5.0 - drift] * n, lse=[6.0] * n),
+    )
+
+
+@pytest.mark.parametrize("detail", list(Detail))
+def test_a_reference_of_the_chosen_tokens_alone_says_so_and_proves_no_corruption(detail):
+    within = flip_of(flipping(0.05, 0.05), [steady(0.1), unlisted(0.1)], detail)
+    beyond = flip_of(flipping(3.0, 3.0), [steady(0.1), unlisted(0.1)], detail)
+    assert (within.triage, beyond.triage) == (Triage.WITHIN_DRIFT, Triage.UNEXPLAINED)
+    for flip in (within, beyond):
+        assert flip.reference.drift_from is DriftFrom.CHOSEN
+        assert "in the chosen token alone" in flip.triage_reason

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import nan
 from statistics import median
 
-from replay.verdicts import Comparison
+from replay.verdicts import Comparison, RequestVerdict
 from stats.bootstrap import block_bootstrap
 from stats.intervals import Interval
 from stats.orders import between_orders, two_way_bootstrap
@@ -15,6 +15,7 @@ from stats.report.configuration import Key
 from stats.report.controls import ControlSeries
 from stats.report.series import Series
 from stats.tables.basis import basis
+from stats.tables.drift import KINDS, drift_columns, stands_under
 from stats.tables.rates import episode_rate_interval, pair_label
 from stats.tables.table import Cell, Column, Table
 from tracer.episode import Carry
@@ -28,7 +29,7 @@ def along_run_table(
 ) -> Table | None:
     """Carried-over runs: quarters in execution order, position test, block length; None without any."""
     rows: list[tuple[Cell, ...]] = []
-    for label, differs, drift in _carried_over(series, controls, names):
+    for label, differs, comparisons in _carried_over(series, controls, names):
         blocks = block_bootstrap([float(d) for d in differs])
         tested = position_test([float(d) for d in differs])
         rows.append(
@@ -40,7 +41,7 @@ def along_run_table(
                 tested.p if tested else None,
                 blocks.block_length if blocks and blocks.interval else None,
                 episode_rate_interval(differs, Carry.CARRIED_OVER),
-                slope_along_run(drift),
+                *_drift_slopes(comparisons),
             )
         )
     if not rows:
@@ -56,7 +57,7 @@ def along_run_table(
             Column(key="position_p", title="p, position", kind="p"),
             Column(key="block", title="block", kind="count", unit="episodes"),
             Column(key="interval", title="95 %", kind="share_interval"),
-            Column(key="drift_slope", title="drift per episode", kind="number", unit="nat"),
+            *drift_columns("drift_slope", "drift per episode"),
         ),
         rows=tuple(rows),
         basis=basis([Carry.CARRIED_OVER]),
@@ -116,23 +117,33 @@ def between_orders_table(series: Sequence[Series], names: Mapping[Key, str]) -> 
 
 def _carried_over(
     series: Sequence[Series], controls: Sequence[ControlSeries], names: Mapping[Key, str]
-) -> Iterator[tuple[str, list[bool], list[float]]]:
-    """(label, differs, median drift or NaN) of every carried-over run, in execution order."""
+) -> Iterator[tuple[str, list[bool], list[Comparison]]]:
+    """(label, differs, comparisons) of every carried-over run, in execution order."""
     for control in controls:
         if control.key.carry is Carry.CARRIED_OVER and len(control.counted) >= FEWEST_EPISODES:
             name = f"{names[control.key.configuration]}: {control.key.arm} vs itself ({control.key.control})"
             comparisons = [pair.comparison for pair in control.counted]
-            yield name, [bool(pair.differs) for pair in control.counted], list(map(_drift, comparisons))
+            yield name, [bool(pair.differs) for pair in control.counted], comparisons
     for one in series:
         if one.key.carry is Carry.CARRIED_OVER and len(one.counted) >= FEWEST_EPISODES:
             name = f"{names[one.key.configuration]}: {pair_label(one)}"
             comparisons = [pair.comparison for pair in one.counted]
-            yield name, [bool(pair.differs) for pair in one.counted], list(map(_drift, comparisons))
+            yield name, [bool(pair.differs) for pair in one.counted], comparisons
 
 
-def _drift(comparison: Comparison) -> float:
+def _drift_slopes(comparisons: Sequence[Comparison]) -> tuple[float | None, ...]:
+    """Slope of the episodes' median drift, one cell for each kind of drift."""
+    requests = [request for comparison in comparisons for request in comparison.requests]
+    slopes = []
+    for kind in KINDS:
+        stands = stands_under(kind, requests)
+        slopes.append(slope_along_run([_median_drift(filter(stands, c.requests)) for c in comparisons]))
+    return tuple(slopes)
+
+
+def _median_drift(requests: Iterable[RequestVerdict]) -> float:
     """Median over requests of their median drift; NaN where none was observed."""
-    seen = [r.median_drift for r in comparison.requests if r.median_drift is not None]
+    seen = [r.median_drift for r in requests if r.median_drift is not None]
     return median(seen) if seen else nan
 
 

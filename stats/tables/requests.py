@@ -8,6 +8,7 @@ from replay.verdicts import Comparison, RequestVerdict
 from stats.report.configuration import Key
 from stats.report.records import EpisodeRecord
 from stats.tables.basis import basis
+from stats.tables.drift import drift_columns, largest_drifts
 from stats.tables.flips import exposure_text
 from stats.tables.table import Cell, Column, Table
 
@@ -35,7 +36,7 @@ def requests_table(episode: EpisodeRecord, names: Mapping[Key, str]) -> Table | 
             Column(key="evidence", title="evidence", common=True),
             Column(key="token", title="first token that differs", kind="count"),
             Column(key="first_drift", title="first drift", kind="count"),
-            Column(key="largest_drift", title="largest drift", kind="number", unit="nat"),
+            *drift_columns("largest_drift", "largest drift"),
             Column(key="exposure", title="cached/prompt"),
             Column(key="attributable", title="attributable", kind="flag"),
             Column(key="repeats", title="repeats alike", kind="count", unit="comparisons"),
@@ -74,7 +75,7 @@ def _row(
         None if request.evidence is None else str(request.evidence),
         None if request.flip is None else request.flip.position,
         request.first_drift,
-        request.max_drift,
+        *largest_drifts([request]),
         exposure_text(request.exposure_a, request.exposure_b),
         request.attributable,
         len(group),

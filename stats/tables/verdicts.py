@@ -9,6 +9,7 @@ from replay.verdicts import Comparison, RequestVerdict, Verdict
 from stats.report.configuration import Key
 from stats.report.records import EpisodeRecord
 from stats.tables.basis import basis, by_evidence
+from stats.tables.drift import drift_columns, largest_drifts
 from stats.tables.table import Cell, Column, Table
 
 _ORDER = (
@@ -45,7 +46,7 @@ def verdicts_table(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) 
                 Column(key=str(v).replace("-", "_"), title=str(v), kind="count", unit="requests")
                 for v in _ORDER
             ),
-            Column(key="largest_drift", title="largest drift", kind="number", unit="nat"),
+            *drift_columns("largest_drift", "largest drift"),
             Column(key="evidence", title="evidence"),
         ),
         rows=tuple(_row(key, verdicts) for key, verdicts in requests.items()),
@@ -64,11 +65,10 @@ def _key(episode: EpisodeRecord, comparison: Comparison, names: Mapping[Key, str
 
 def _row(key: tuple[str, str, str], requests: Sequence[RequestVerdict]) -> tuple[Cell, ...]:
     counts = Counter(request.verdict for request in requests)
-    drift = [request.max_drift for request in requests if request.max_drift is not None]
     return (
         *key,
         len(requests),
         *(counts[verdict] for verdict in _ORDER),
-        max(drift) if drift else None,
+        *largest_drifts(requests),
         by_evidence(requests),
     )

@@ -24,7 +24,7 @@ def rows(tables: tuple[Table, ...], name: str) -> list[dict[str, object]]:
 
 
 def check_finding(folder: Path) -> None:
-    """Every format repeats itself; the disturbance grows and the supply of near ties does not."""
+    """No format flips against itself; the disturbance grows and the supply of near ties does not."""
     tables = build_report(collect(trace_files([folder]), CollectOptions(mechanism=True))).report.tables
     rates = rows(tables, "rates")
     assert len(rates) == 4

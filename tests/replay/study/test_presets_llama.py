@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from replay.divergence import analyse
 from replay.study.cell_record import CellStatus
 from replay.study.cells import cells_of
 from replay.study.study_file import load_study
 from replay.study.study_run import StudyRun
-from tracer.episode import CacheState
+from tests.replay.repeats import check_repeats
 from tracer.progress import Silent
 from tracer.tracefile import TraceReader
 
@@ -28,24 +27,13 @@ def run_preset(name: str, out: Path, episodes: str, turns: int | None = None) ->
     return sorted(out.rglob("*.msgpack"))
 
 
-def check_repeats(traces: list[Path]) -> None:
-    """Two cold and two warm arms each, every arm verified, every repeat identical to its first."""
-    for file in traces:
-        with TraceReader.open(file) as trace:
-            states = [arm.state for arm in trace.arms]
-            assert states == [CacheState.COLD, CacheState.COLD, CacheState.WARM, CacheState.WARM]
-            found = analyse(trace)
-            assert all(assessment.may_count for assessment in found.assessments)
-            assert len(found.controls) == 2
-            assert [control.differs for control in found.controls] == [False, False], file.name
-
-
 @pytest.mark.llama
 @pytest.mark.slow
 def test_smoke_on_two_conversations_ends_in_a_report_over_four_formats(smollm2: Path, tmp_path: Path) -> None:
     traces = run_preset("smoke", tmp_path / "smoke", "0-1")
     assert len(traces) == 8
-    check_repeats(traces)
+    for file in traces:
+        check_repeats(file)
     done = subprocess.run(
         [sys.executable, str(ROOT / "cachetrace.py"), "report", str(tmp_path / "smoke")],
         capture_output=True,
@@ -66,8 +54,8 @@ def test_the_first_two_cpu8_episodes_repeat_themselves_in_both_formats(tmp_path:
     traces = run_preset("bfcl-cpu8", tmp_path / "cpu8", "0-1", turns=1)
     names = [(file.parent.name, file.stem) for file in traces]
     assert names == [(f"smollm2.{f}", f"multi_turn_base_{n}") for f in ("F16", "Q8_0") for n in (1, 3)]
-    check_repeats(traces)
     for file in traces:
+        check_repeats(file)
         with TraceReader.open(file) as trace:
             assert trace.episode.workload.note.endswith("a subset, not the paper's figure")
             assert all(4096 < (request.prompt_tokens or 0) < 6144 - 64 for request in trace.requests(0))

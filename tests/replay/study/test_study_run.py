@@ -19,7 +19,7 @@ from replay.study.cells import cells_of
 from replay.study.study_file import Study, load_study
 from replay.study.study_run import StudyRun
 from tracer.episode import CacheState, Way
-from tracer.errors import EngineError, UsageError
+from tracer.errors import EngineError, TraceFormatError, UsageError
 from tracer.progress import Silent
 from tracer.tracefile import TraceReader
 
@@ -98,24 +98,49 @@ def test_a_finished_study_runs_nothing_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_killed_at_any_moment_and_resumed_gives_the_same_report(tmp_path: Path) -> None:
-    slow = {"faults": [{"kind": "slow", "seconds": 0.004}]}
-    path = write_study(tmp_path, engines={"plain": slow})
+@pytest.mark.parametrize("moment", [1, 12, 22], ids=["first request", "middle", "near the end"])
+def test_a_study_killed_at_any_moment_and_resumed_gives_the_same_report(tmp_path: Path, moment: int) -> None:
+    """Killed while it serves or writes the request after ``moment`` of them; the next one would never end."""
+    path = write_study(tmp_path, engines={"plain": {}})
     run(path, tmp_path / "whole")
     wanted = report(tmp_path / "whole")
-    for moment in (0.7, 1.1, 1.6):
-        out = tmp_path / f"killed{moment}"
-        process = subprocess.Popen(
-            [*MAIN, "study", "run", str(path), "-o", str(out), "-q"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(moment)
-        process.kill()
-        process.wait()
-        wait_until_ended(out)
-        run(path, out)
-        assert report(out) == wanted
+    assert progress(tmp_path / "whole") == (REQUESTS, ARMS)
+    stalls = {"kind": "slow", "request": moment + 1, "seconds": 600}  # at each token
+    script = {"token_seconds": 0.004, "faults": [stalls]}
+    (tmp_path / "plain.json").write_text(json.dumps(script))
+    out = tmp_path / "killed"
+    process = subprocess.Popen(
+        [*MAIN, "study", "run", str(path), "-o", str(out), "-q"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while progress(out)[0] < moment:
+        assert process.poll() is None, "the study ended before it was killed"
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    wait_until_ended(out)
+    requests, ended = progress(out)
+    assert moment <= requests < REQUESTS
+    assert ended < ARMS
+    (tmp_path / "plain.json").write_text("{}")
+    run(path, out)
+    assert report(out) == wanted
+
+
+ARMS = 3 * 4
+REQUESTS = ARMS * 2
+
+
+def progress(out: Path) -> tuple[int, int]:
+    """How many requests of a study are committed, and how many of its arms have ended."""
+    requests = ended = 0
+    for file in out.rglob("*.msgpack"):
+        # A head may be half written.
+        with contextlib.suppress(TraceFormatError), TraceReader.open(file) as trace:
+            requests += sum(len(trace.requests(arm)) for arm in trace.arms)
+            ended += sum(trace.end(arm) is not None for arm in trace.arms)
+    return requests, ended
 
 
 def wait_until_ended(out: Path) -> None:

@@ -6,6 +6,7 @@ Imports no numpy, so that a child process can read its options before it loads t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -69,32 +70,115 @@ class PlannedArm(Struct, frozen=True, kw_only=True):
 
     state: CacheState
     priming: Priming
-    way: Way
     repeat: int
     pass_index: int = 0
     resumes: int | None = None
 
 
-def planned_arms(
+class ArmThere(Struct, frozen=True, kw_only=True):
+    """One arm of a file that the options ask for."""
+
+    index: int
+    state: CacheState
+    priming: Priming
+    repeat: int
+    pass_index: int
+    ended: bool
+    whole: bool
+    """It made all of its requests, or grew out of the context, which it would do again."""
+
+
+def arms_there(
     options: ReplayOptions, trace: TraceReader, source: Arm, engine: EngineInfo
-) -> tuple[PlannedArm, ...]:
-    """What is left to be run, in order: repeat by repeat within a state, states as asked for."""
+) -> tuple[ArmThere, ...]:
+    """The arms of a file that these options ask for, finished or not."""
+    kinds = _kinds(options)
+    return tuple(
+        ArmThere(
+            index=arm.index,
+            state=arm.state,
+            priming=arm.priming,
+            repeat=arm.repeat,
+            pass_index=arm.pass_index,
+            ended=trace.end(arm) is not None,
+            whole=_is_whole(options, trace, arm),
+        )
+        for arm in trace.arms
+        if (arm.state, arm.priming) in kinds and _is_of(arm, options, source, engine)
+    )
+
+
+def planned_arms(options: ReplayOptions, there: Sequence[ArmThere]) -> tuple[PlannedArm, ...]:
+    """What one file lacks, in order: repeat by repeat within a state, states as asked for.
+
+    An arm that was interrupted is taken up again. A chain of passes is not: each starts on what the
+    one before left.
+    """
+    if options.passes > 1:
+        return planned_passes(options, [there])
     planned: list[PlannedArm] = []
     for state, priming in _kinds(options):
-        there = [a for a in trace.arms if _is_of(a, state, priming, options, source, engine)]
-        whole = [arm for arm in there if _is_whole(options, trace, arm)]
-        if options.passes > 1:
-            planned += _chain(options, there, whole, state, priming)
-            continue
-        first = _next_repeat(there) if options.again else 0
+        own = _of_kind(there, state, priming)
+        first = 1 + max((arm.repeat for arm in own), default=-1) if options.again else 0
         for repeat in range(first, first + options.repeats):
-            if not any(arm.repeat == repeat and arm.pass_index == 0 for arm in whole):
-                stopped = [a.index for a in there if a.repeat == repeat and trace.end(a) is None]
+            same = [arm for arm in own if arm.repeat == repeat and arm.pass_index == 0]
+            if not any(arm.whole for arm in same):
+                stopped = [arm.index for arm in same if not arm.ended]
                 resumes = stopped[-1] if stopped else None
-                planned.append(
-                    PlannedArm(state=state, priming=priming, way=options.way, repeat=repeat, resumes=resumes)
-                )
+                planned.append(PlannedArm(state=state, priming=priming, repeat=repeat, resumes=resumes))
     return tuple(planned)
+
+
+def planned_passes(options: ReplayOptions, files: Sequence[Sequence[ArmThere]]) -> tuple[PlannedArm, ...]:
+    """The passes over these files that are lacking; each chain is lacking as a whole or not at all.
+
+    A chain of which any file lacks any pass is run for all of them, under the first number that none
+    of them has used: a pass meets what the pass before it, or the episode before it, left in the caches.
+    """
+    planned: list[PlannedArm] = []
+    for state, priming in _kinds(options):
+        own = [_of_kind(there, state, priming) for there in files]
+        used = {arm.repeat for there in own for arm in there}
+        done = 0 if options.again else sum(_is_done(options, own, repeat) for repeat in used)
+        numbers = (repeat for repeat in count() if repeat not in used)
+        for repeat in islice(numbers, max(0, chains_asked_for(options) - done)):
+            planned += [
+                PlannedArm(state=state, priming=priming, repeat=repeat, pass_index=index)
+                for index in range(options.passes)
+            ]
+    return tuple(planned)
+
+
+def first_unfinished(options: ReplayOptions, files: Sequence[Sequence[ArmThere]]) -> tuple[int | None, ...]:
+    """For each file the first arm from which on it must be cut so that its chains can be run again.
+
+    None where nothing of an unfinished chain, or of one that comes after it, is in the file.
+    """
+    stale: set[tuple[CacheState, Priming, int]] = set()
+    for state, priming in _kinds(options):
+        own = [_of_kind(there, state, priming) for there in files]
+        for repeat in range(chains_asked_for(options)):
+            if stale or not _is_done(options, own, repeat):
+                stale.add((state, priming, repeat))
+    return tuple(
+        min((arm.index for arm in there if (arm.state, arm.priming, arm.repeat) in stale), default=None)
+        for there in files
+    )
+
+
+def chains_asked_for(options: ReplayOptions) -> int:
+    """How many chains of each kind: repeats are chains of one pass."""
+    return 1 if options.passes > 1 else options.repeats
+
+
+def _is_done(options: ReplayOptions, files: Sequence[Sequence[ArmThere]], repeat: int) -> bool:
+    """Whether every file has every pass of this chain."""
+    wanted = set(range(options.passes))
+    return all({a.pass_index for a in there if a.repeat == repeat and a.whole} >= wanted for there in files)
+
+
+def _of_kind(there: Sequence[ArmThere], state: CacheState, priming: Priming) -> list[ArmThere]:
+    return [arm for arm in there if (arm.state, arm.priming) == (state, priming)]
 
 
 def _kinds(options: ReplayOptions) -> Sequence[tuple[CacheState, Priming]]:
@@ -113,47 +197,31 @@ def _kinds(options: ReplayOptions) -> Sequence[tuple[CacheState, Priming]]:
     return kinds
 
 
-def _is_of(
-    arm: Arm, state: CacheState, priming: Priming, options: ReplayOptions, source: Arm, engine: EngineInfo
-) -> bool:
-    """Whether an arm in the file is one of those that these options ask for."""
+def _is_of(arm: Arm, options: ReplayOptions, source: Arm, engine: EngineInfo) -> bool:
+    """Whether an arm was run as these options ask for, whatever its state."""
     follows = None if options.way is Way.CLOSED_LOOP else source.index
     wanted_k = source.top_k if options.top_k is None else options.top_k
     return (
-        (arm.state, arm.priming, arm.way) == (state, priming, options.way)
-        and (arm.source_arm, arm.note, arm.place.carry) == (follows, options.note, options.carry)
-        and arm.top_k == wanted_k
+        (arm.way, arm.source_arm, arm.note) == (options.way, follows, options.note)
+        and (arm.place.carry, arm.top_k) == (options.carry, wanted_k)
         and same_configuration(arm.engine, engine)
     )
-
-
-def _chain(
-    options: ReplayOptions, there: Sequence[Arm], whole: Sequence[Arm], state: CacheState, priming: Priming
-) -> list[PlannedArm]:
-    """A chain of passes, unless the file has one: each starts on what the one before left, so none alone."""
-    for repeat in {arm.repeat for arm in whole}:
-        passes = {arm.pass_index for arm in whole if arm.repeat == repeat}
-        if passes >= set(range(options.passes)) and not options.again:
-            return []
-    repeat = _next_repeat(there)
-    return [
-        PlannedArm(state=state, priming=priming, way=options.way, repeat=repeat, pass_index=index)
-        for index in range(options.passes)
-    ]
-
-
-def _next_repeat(there: Sequence[Arm]) -> int:
-    return 1 + max((arm.repeat for arm in there), default=-1)
 
 
 def _is_whole(options: ReplayOptions, trace: TraceReader, arm: Arm) -> bool:
     """Whether an arm reached its end, and made as many requests as these options ask for."""
     end = trace.end(arm)
     if end is None or not end.completed:
-        return False
+        return end is not None and grew_too_long(trace, arm)
     if arm.source_arm is None:
         return True
     return end.requests >= len(trace.requests(arm.source_arm)[: options.requests])
+
+
+def grew_too_long(trace: TraceReader, arm: Arm) -> bool:
+    """Whether the arm ended because a prompt no longer fitted into the context."""
+    error = requests[-1].error if (requests := trace.requests(arm)) else None
+    return error is not None and error.too_long
 
 
 def top_k_of(options: ReplayOptions, source: Arm) -> int:

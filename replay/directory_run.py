@@ -7,12 +7,12 @@ so it is done as a whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from replay.arm_schedule import PlannedArm, ReplayOptions
+from replay.arm_schedule import ArmThere, PlannedArm, ReplayOptions, first_unfinished, planned_passes
 from replay.replay_run import PlaceInRun, ReplayedArm, ReplayRun, replay_on
 from tracer.engines.base import Engine
 from tracer.episode import CacheState, Carry
@@ -20,6 +20,7 @@ from tracer.errors import UsageError
 from tracer.progress import ArmProgress
 from tracer.recording import new_run_id
 from tracer.tracefile import TraceReader
+from tracer.tracefile.cutting import cut_arms
 
 SUFFIX = ".msgpack"
 
@@ -58,22 +59,34 @@ def replay_folder(
             "snapshot restores its states before each request, so nothing is carried over; replay it in "
             "a run of its own, without --carry-over and --sentinel."
         )
-    for kind in _passes(engine, paths, options, progress):
+    for kind in planned_passes(options, _there(engine, paths, options, progress)):
         _one_pass(engine, paths, options, kind, progress, finished)
 
 
-def _passes(
+def cut_unfinished(
+    engine: Engine, paths: Sequence[Path], options: ReplayOptions, progress: ArmProgress
+) -> None:
+    """Take what was interrupted of a run over these files off them, so that it can be run anew.
+
+    Caches go from pass to pass, or from episode to episode, so such a run cannot be taken up in the
+    middle. For folders that only one program writes into: elsewhere an unfinished run is left alone.
+    """
+    for path, first in zip(
+        paths, first_unfinished(options, _there(engine, paths, options, progress)), strict=True
+    ):
+        if first is not None:
+            progress.note(f"{path.name}: runs that were interrupted are made anew, from arm {first} on")
+            cut_arms(path, first)
+
+
+def _there(
     engine: Engine, paths: Sequence[Path], options: ReplayOptions, progress: ArmProgress | None
-) -> Iterator[PlannedArm]:
-    """The passes over all episodes that are lacking. What one file lacks is run for all of them."""
-    lacking: dict[tuple[str, str, int, int], PlannedArm] = {}
+) -> list[tuple[ArmThere, ...]]:
+    found = []
     for path in paths:
         with ReplayRun(engine, path, options, progress) as run:
-            for planned in run.planned:
-                key = (planned.state, planned.priming, planned.repeat, planned.pass_index)
-                lacking.setdefault(key, replace(planned, resumes=None))
-    # Passes of one chain follow each other, as planned_arms gave them.
-    yield from lacking.values()
+            found.append(run.there)
+    return found
 
 
 def _one_pass(

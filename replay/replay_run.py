@@ -17,7 +17,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from replay.arm_schedule import PlannedArm, ReplayOptions, planned_arms, top_k_of
+from replay.arm_schedule import PlannedArm, ReplayOptions, arms_there, planned_arms, top_k_of
 from replay.body_source import BodySource, is_body_recording
 from replay.engine_guard import check_engine, settings_as_recorded
 from replay.recorded_source import RecordedSource, source_arm
@@ -145,10 +145,12 @@ class ReplayRun:
                 self._progress.note(f"replaying anyway: {mismatch}")
             if is_body_recording(trace, self._source_arm):
                 self._options = options = replace(options, way=_body_way(options))
-            self.planned = planned_arms(options, trace, self._source_arm, engine.info)
-            """The arms that the file lacks, in order."""
+            self.there = arms_there(options, trace, self._source_arm, engine.info)
+            """The arms of these options that the file has."""
+        self.planned = planned_arms(options, self.there)
+        """The arms that the file lacks, in order."""
         for one in self.planned:  # before anything is served: half a replay helps nobody
-            refuse_impossible(engine.capabilities, engine.info, one.state, one.priming, one.way)
+            refuse_impossible(engine.capabilities, engine.info, one.state, one.priming, self._options.way)
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +172,7 @@ class ReplayRun:
             end = execute_arm(
                 self._engine,
                 plan,
-                self._source(planned, source, trace),
+                self._source(source, trace),
                 writer,
                 self._progress,
                 committed=committed,
@@ -190,7 +192,7 @@ class ReplayRun:
         return ArmPlan(
             state=planned.state,
             priming=planned.priming,
-            way=planned.way,
+            way=self._options.way,
             place=self._place(),
             sampling=source.sampling,
             top_k=top_k_of(options, source),
@@ -198,7 +200,7 @@ class ReplayRun:
             repeat=planned.repeat,
             pass_index=planned.pass_index,
             start_from=self._start_from(planned),
-            source_arm=None if planned.way is Way.CLOSED_LOOP else source.index,
+            source_arm=None if self._options.way is Way.CLOSED_LOOP else source.index,
             reference_arm=reference,
             states_met=met,
             keep_states=self._shelf_for(planned),
@@ -208,13 +210,13 @@ class ReplayRun:
             note=options.note,
         )
 
-    def _source(self, planned: PlannedArm, source: Arm, trace: TraceReader) -> RequestSource:
-        if planned.way is Way.CLOSED_LOOP:
+    def _source(self, source: Arm, trace: TraceReader) -> RequestSource:
+        if self._options.way is Way.CLOSED_LOOP:
             return workload_from_spec(trace.episode.workload).start(self._engine)
-        if planned.way is Way.BODY:
+        if self._options.way is Way.BODY:
             return BodySource(trace, source, self._engine, requests=self._options.requests)
         return RecordedSource(
-            trace, source, forced=planned.way is Way.FORCED, requests=self._options.requests
+            trace, source, forced=self._options.way is Way.FORCED, requests=self._options.requests
         )
 
     def _place(self) -> RunPlace:
@@ -240,7 +242,7 @@ class ReplayRun:
     def _shelf_for(self, planned: PlannedArm) -> StateShelf | None:
         """Keep the states of the first warm arm of this run when a snapshot arm will ask for them."""
         wanted = CacheState.SNAPSHOT in self._options.states and planned.state is CacheState.WARM
-        first = planned.repeat == 0 and planned.pass_index == 0 and planned.way is Way.FIXED
+        first = planned.repeat == 0 and planned.pass_index == 0 and self._options.way is Way.FIXED
         if not (wanted and first and self._shelf_of is None and self._engine.capabilities.snapshot):
             return None
         self._shelf = SpillingShelf()

@@ -15,14 +15,14 @@ from pathlib import Path
 from filelock import FileLock
 from msgspec.structs import replace
 
-from replay.arm_schedule import DEFAULT_REPEATS, ReplayOptions
-from replay.directory_run import replay_folder
+from replay.arm_schedule import DEFAULT_REPEATS, ReplayOptions, grew_too_long
+from replay.directory_run import cut_unfinished, replay_folder
 from replay.replay_run import ReplayedArm
 from replay.study.cells import Cell
 from replay.study.study_file import CANONICAL, DEFAULT_MODEL
 from tracer.engines.base import Engine
 from tracer.engines.choice import EngineChoice
-from tracer.episode import ArmEnd, CacheState, Carry, Message, Priming, RunPlace, Way
+from tracer.episode import Arm, ArmEnd, CacheState, Carry, Message, Priming, RunPlace, Way
 from tracer.errors import EngineDied, UsageError
 from tracer.progress import ArmProgress
 from tracer.record_run import SENTINEL_TEXT, WorkloadWish, output_paths
@@ -42,7 +42,7 @@ class CellOutcome:
     failed: list[str] = field(default_factory=list)
     """One sentence an arm that did not reach its end."""
     too_long: list[str] = field(default_factory=list)
-    """Episodes that grew out of the context: an outcome that trying again would not change."""
+    """Episodes of which an arm grew out of the context: an outcome that trying again would not change."""
 
 
 def run_cell(
@@ -125,9 +125,15 @@ class _CellRun:
                     self._replay([path])
         else:
             self._carried_over(chosen)
+        self._outcome.too_long = [workload.episode_id for workload, path in chosen if _has_too_long(path)]
         return self._outcome
 
     def _carried_over(self, chosen: Sequence[tuple[Workload, Path]]) -> None:
+        """Recordings hand their caches on as well, so they are one run: all of them, or all anew."""
+        if any(path.exists() for _, path in chosen) and not all(_is_recorded(path) for _, path in chosen):
+            self._progress.note("recordings that hand their caches on were interrupted; they are made anew")
+            for _, path in chosen:
+                _remove(path)
         predecessor = None
         recorded = []
         for place, (workload, path) in enumerate(chosen):
@@ -176,14 +182,12 @@ class _CellRun:
         end = _recorded_end(path)
         if end is None and path.exists() and place.carry is Carry.EMPTIED:
             end = resume_recording(self._engine, path, settings, place, self._progress) or _recorded_end(path)
-        if end is None or not (end.completed or _grew_too_long(path)):
+        if not _is_recorded(path):
             _remove(path)
             end = record_episode(self._engine, workload, path, settings, place, self._progress)
-        if not end.completed and _grew_too_long(path):
-            self._outcome.too_long.append(workload.episode_id)
-        elif not end.completed:
-            self._failed(f"{path.name}, recording: {end.reason}")
-        return end.completed
+        if end is None or not _is_recorded(path):
+            self._failed(f"{path.name}, recording: {end.reason if end else 'it has no end'}")
+        return end is not None and end.completed
 
     def _recording_settings(self) -> RecordingSettings:
         arms, sampling = self._cell.arms, self._cell.sampling
@@ -212,6 +216,8 @@ class _CellRun:
 
     def _replay(self, paths: Sequence[Path]) -> None:
         for options in self._replays():
+            if options.passes > 1 or options.carry is not Carry.EMPTIED:
+                cut_unfinished(self._engine, paths, options, self._progress)
             replay_folder(self._engine, paths, options, self._progress, self._finished)
 
     def _replays(self) -> Iterator[ReplayOptions]:
@@ -248,7 +254,7 @@ class _CellRun:
 
     def _finished(self, path: Path, done: Sequence[ReplayedArm]) -> None:
         for each in done:
-            if not each.end.completed:
+            if not each.end.completed and not _arm_grew_too_long(path, each.arm):
                 self._failed(f"{path.name}, {each.arm.label}: {each.end.reason}")
 
     def _failed(self, sentence: str) -> None:
@@ -268,13 +274,27 @@ def _recorded_end(path: Path) -> ArmEnd | None:
     return None
 
 
-def _grew_too_long(path: Path) -> bool:
-    """Whether the recording ended because a prompt no longer fitted into the context."""
+def _is_recorded(path: Path) -> bool:
+    """Whether the recording came to an end that trying again would not change."""
+    end = _recorded_end(path)
+    if end is None:
+        return False
     with TraceReader.open(path) as trace:
-        recordings = [arm.index for arm in trace.arms if arm.way is Way.RECORDED]
-        requests = trace.requests(recordings[0]) if recordings else ()
-    error = requests[-1].error if requests else None
-    return error is not None and error.too_long
+        recording = next(arm for arm in trace.arms if arm.way is Way.RECORDED)
+        return end.completed or grew_too_long(trace, recording)
+
+
+def _has_too_long(path: Path) -> bool:
+    """Whether an arm of this file grew out of the context."""
+    if not path.exists():
+        return False
+    with TraceReader.open(path) as trace:
+        return any(trace.end(arm) is not None and grew_too_long(trace, arm) for arm in trace.arms)
+
+
+def _arm_grew_too_long(path: Path, arm: Arm) -> bool:
+    with TraceReader.open(path) as trace:
+        return grew_too_long(trace, arm)
 
 
 def _remove(path: Path) -> None:

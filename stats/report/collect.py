@@ -15,7 +15,7 @@ from replay.divergence.analyse import DEFAULT_NEAR_TIE, analyse, compare_arms
 from replay.divergence.pairing import arm_groups
 from replay.divergence.request_verdict import Detail
 from replay.verdicts import Comparison, EpisodeAnalysis
-from stats.report.answers import answer_facts
+from stats.report.answers import judged_answer
 from stats.report.configuration import configuration_key
 from stats.report.held_trace import HeldTrace
 from stats.report.items import experiment_items
@@ -111,7 +111,7 @@ def read_episode(file: Path, options: CollectOptions) -> EpisodeRecord:
                     end=trace.end(arm.index),
                     assessment=assessment,
                     facts=facts[arm.index],
-                    answer=answer_facts(trace.episode, trace.requests(arm.index)),
+                    answer=judged_answer(trace.episode, trace.requests(arm.index)),
                     damage=tuple(
                         loss.sentence for loss in losses if loss.arm == arm.index and _hides_tokens(loss)
                     ),

@@ -19,6 +19,7 @@ from tracer.episode import (
     PrefixBreak,
     Way,
 )
+from tracer.workloads.gsm8k_answers import JudgedAnswer
 
 
 class RequestFacts(Struct, frozen=True, kw_only=True):
@@ -46,21 +47,6 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     """The last prompt did not fit into the context."""
 
 
-class AnswerFacts(Struct, frozen=True, kw_only=True):
-    """What the single answer of a GSM8K arm says, derived from its stored text."""
-
-    answer_class: str
-    """``correct``, ``wrong``, ``no answer``, ``cut by length`` or ``doubtful``."""
-    value: str | None
-    found: str
-    text_digest: str
-
-    @property
-    def correct(self) -> bool | None:
-        """True or False; None when the answer is cut, missing or doubtful."""
-        return {"correct": True, "wrong": False}.get(self.answer_class)
-
-
 class ArmRecord(Struct, frozen=True, kw_only=True):
     """One arm with its assessment."""
 
@@ -70,7 +56,8 @@ class ArmRecord(Struct, frozen=True, kw_only=True):
     end: ArmEnd | None
     assessment: ArmAssessment
     facts: RequestFacts
-    answer: AnswerFacts | None = None
+    answer: JudgedAnswer | None = None
+    """What the single answer of a GSM8K arm says."""
     damage: tuple[str, ...] = ()
     """What could not be read of this arm; a damaged arm never counts."""
 

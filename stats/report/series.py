@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from replay.verdicts import Comparison, EvidenceClass, RequestVerdict, Verdict
 from stats.report.configuration import Key, model_without_format, nominal_bits
 from stats.report.positions import PositionSample
-from stats.report.records import AnswerFacts, ArmRecord, EpisodeRecord
+from stats.report.records import ArmRecord, EpisodeRecord
 from tracer.episode import CacheState, Carry, Way
+from tracer.workloads.gsm8k_answers import JudgedAnswer
 
 
 class Control(StrEnum):
@@ -77,7 +78,7 @@ class EpisodePair(Struct, frozen=True, kw_only=True):
     solved: tuple[bool | None, bool | None] = (None, None)
     ended: tuple[str | None, str | None] = (None, None)
     positions: PositionSample | None = None
-    answers: tuple[AnswerFacts | None, AnswerFacts | None] = (None, None)
+    answers: tuple[JudgedAnswer | None, JudgedAnswer | None] = (None, None)
 
     @property
     def counts(self) -> bool:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from stats.clustered import problem_bootstrap, sign_test_by_problem
 from stats.paired import discordant_rate, mcnemar_exact, mcnemar_power, smallest_detectable_shift
-from stats.report.records import AnswerFacts
 from stats.report.series import Series
 from stats.tables.basis import basis
 from stats.tables.table import Cell, Column, Table
+from tracer.workloads.gsm8k_answers import JudgedAnswer
 
 FEWEST_CONFIGURATIONS = 2
 ONE_POINT = 0.01
 
-Item = tuple[str, str, AnswerFacts, AnswerFacts]
+Item = tuple[str, str, JudgedAnswer, JudgedAnswer]
 """(problem, configuration, cold answer, warm answer)."""
 
 

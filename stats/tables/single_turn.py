@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from stats.intervals import wilson
 from stats.paired import mcnemar_exact
 from stats.report.configuration import Key
-from stats.report.records import AnswerFacts
 from stats.report.series import EpisodePair, Series
 from stats.tables.basis import basis
 from stats.tables.rates import episode_rate_interval, pair_label
 from stats.tables.table import Cell, Column, Table
+from tracer.workloads.gsm8k_answers import AnswerClass, JudgedAnswer, change
 
-Answers = tuple[AnswerFacts, AnswerFacts]
+Answers = tuple[JudgedAnswer, JudgedAnswer]
 
 
 def single_turn_table(series: Sequence[Series], names: Mapping[Key, str]) -> Table | None:
@@ -50,8 +50,10 @@ def single_turn_table(series: Sequence[Series], names: Mapping[Key, str]) -> Tab
         rows=tuple(_row(one, judged, names) for one, judged in shown),
         basis=basis((s.key.carry for s, _ in shown), (s.key.control for s, _ in shown), "n counts items"),
         notes=(
-            "Answers are derived from the stored text; “correctness differs” leaves out answers that are "
-            "missing, cut by length or doubtful (the outcomes also count them as wrong, as the paper does).",
+            "Answers are derived from the stored text; “value differs” allows 1e-6 of the larger value, and "
+            "a value, a doubtful answer and no answer differ; “correctness differs” leaves out answers that "
+            "are missing, cut by length or doubtful (the outcomes also count them as wrong, as the paper "
+            "does).",
         ),
     )
 
@@ -73,7 +75,9 @@ def _row(
     n = len(judged)
     differs = [bool(pair.differs) for pair in pairs]
 
-    def count(what: Callable[[AnswerFacts, AnswerFacts], bool]) -> int:
+    changes = [change(cold, warm) for cold, warm in answers]
+
+    def count(what: Callable[[JudgedAnswer, JudgedAnswer], bool]) -> int:
         return sum(what(cold, warm) for cold, warm in answers)
 
     cold_only = count(lambda c, w: c.correct is True and w.correct is False)
@@ -88,16 +92,16 @@ def _row(
         sum(differs),
         sum(differs) / n,
         episode_rate_interval(differs, one.key.carry) or wilson(sum(differs), n),
-        count(lambda c, w: c.text_digest != w.text_digest),
-        count(lambda c, w: c.value != w.value),
-        count(lambda c, w: c.found != w.found),
-        cold_only + warm_only,
+        sum(each.text for each in changes),
+        sum(each.value for each in changes),
+        sum(each.finding for each in changes),
+        sum(each.correctness for each in changes),
         cold_correct,
         warm_correct,
-        count(lambda c, _: c.answer_class == "no answer"),
-        count(lambda _, w: w.answer_class == "no answer"),
-        count(lambda c, _: c.answer_class == "cut by length"),
-        count(lambda _, w: w.answer_class == "cut by length"),
-        count(lambda c, w: "doubtful" in (c.answer_class, w.answer_class)),
+        count(lambda c, _: c.answer_class is AnswerClass.NO_ANSWER),
+        count(lambda _, w: w.answer_class is AnswerClass.NO_ANSWER),
+        count(lambda c, _: c.answer_class is AnswerClass.CUT),
+        count(lambda _, w: w.answer_class is AnswerClass.CUT),
+        count(lambda c, w: AnswerClass.DOUBTFUL in (c.answer_class, w.answer_class)),
         mcnemar_exact(cold_only, warm_only) if cold_correct or warm_correct else None,
     )

@@ -1,8 +1,9 @@
-"""GSM8K, single turn: each item is one episode of one request, served four times.
+"""GSM8K, single turn: each item is one episode of one request.
 
-Two servings are cold and two are warm with priming ``self``: the whole prompt but its last token
-comes from the serving just before. The prompt and the order of the items are fixed. Answers are
-not judged here: ``gsm8k_answers`` derives them from the stored text when a report is made.
+A study makes the four servings of an item: two cold and two warm with priming ``self``, where the
+whole prompt but its last token comes from the serving just before. The prompt and the order of the
+items are fixed. Answers are not judged here: ``gsm8k_answers`` derives them from the stored text
+when a report is made.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracer.episode import CacheState, Message, Outcome, Priming, WorkloadSpec
+from tracer.episode import Message, Outcome, WorkloadSpec
 from tracer.errors import UsageError
 from tracer.request_source import Answer, AnswerDigest, PlannedRequest, RequestSource
 from tracer.workloads.base import Tokenizer, Workload
@@ -37,13 +38,6 @@ PROMPT_VERSION = "1"
 
 _NO_EFFECT = ("history", "agent")
 """A single request has no history, and an oracle's answer would go nowhere."""
-
-SERVINGS: tuple[tuple[CacheState, Priming], ...] = (
-    (CacheState.COLD, Priming.NONE),
-    (CacheState.WARM, Priming.SELF),
-)
-"""The arms of an item, each served twice, in this order: cold, cold, warm, warm."""
-REPEATS = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,13 @@ last line with a number; else none. Within a line or sentence, a number after it
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+
+from msgspec import Struct
 
 from tracer.workloads.gsm8k_numbers import Doubt, Kind, Number, has_number_word, numbers_in, same_value
 
@@ -52,13 +55,21 @@ class DerivedAnswer:
     doubt: Doubt | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedAnswer:
-    """One stored answer: its text, what it says, and what it counts as."""
+class JudgedAnswer(Struct, frozen=True, kw_only=True):
+    """One stored answer: what it says, how that was found, and what it counts as; without its text."""
 
-    text: str
-    derived: DerivedAnswer
     answer_class: AnswerClass
+    exact: str | None
+    """The value as the text of an exact fraction (``5/2``), since messages hold no fractions."""
+    kind: Kind | None
+    found: Found
+    doubt: Doubt | None
+    text_digest: str
+
+    @property
+    def value(self) -> Fraction | None:
+        """What the text states; None when it states nothing, or it is doubtful."""
+        return None if self.exact is None else Fraction(self.exact)
 
     @property
     def correct(self) -> bool | None:
@@ -74,16 +85,19 @@ class AnswerChange:
 
     text: bool
     value: bool
+    """Apart by more than 1e-6 of the larger; or one is a value, missing or doubtful and the other not so."""
     correctness: bool
     """One is correct and the other wrong; cut, missing and doubtful answers take no part."""
-    correctness_as_paper: bool
-    """As the paper counts: whatever is not correct is wrong."""
     finding: bool
+
+
+_MARKUP = re.compile(r"(?<!\d)\*\*|\*\*(?!\d)|__|`")
+"""Marks that only emphasise; ``**`` between digits is a power."""
 
 
 def derive(text: str) -> DerivedAnswer:
     """The value that the text states, and how it was found."""
-    text = text[-LONGEST_TEXT:].replace("**", "").replace("__", "").replace("`", "")
+    text = _plain_latex(_MARKUP.sub("", text[-LONGEST_TEXT:]))
     for candidate in (_after_hashes, _boxed, _after_cue, _last_line):
         found = candidate(text)
         if found is not None:
@@ -102,17 +116,23 @@ def judge(text: str, stopped_by_length: bool, gold: Fraction) -> JudgedAnswer:
         kind = AnswerClass.NO_ANSWER
     else:
         kind = AnswerClass.CORRECT if same_value(derived.value, gold) else AnswerClass.WRONG
-    return JudgedAnswer(text=text, derived=derived, answer_class=kind)
+    return JudgedAnswer(
+        answer_class=kind,
+        exact=None if derived.value is None else str(derived.value),
+        kind=derived.kind,
+        found=derived.found,
+        doubt=derived.doubt,
+        text_digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+    )
 
 
 def change(a: JudgedAnswer, b: JudgedAnswer) -> AnswerChange:
-    """Compare two servings of one item."""
+    """Compare two servings of one item: the only rule by which answers differ."""
     return AnswerChange(
-        text=a.text != b.text,
-        value=not _same_derived(a.derived, b.derived),
+        text=a.text_digest != b.text_digest,
+        value=not _same_stated(a, b),
         correctness=a.correct is not None and b.correct is not None and a.correct != b.correct,
-        correctness_as_paper=(a.correct is True) != (b.correct is True),
-        finding=a.derived.found is not b.derived.found,
+        finding=a.found is not b.found,
     )
 
 
@@ -124,10 +144,11 @@ def gold_value(answer: str) -> Fraction:
     return derived.value
 
 
-def _same_derived(a: DerivedAnswer, b: DerivedAnswer) -> bool:
-    if a.value is None or b.value is None:
-        return a.value is b.value and a.doubt is b.doubt
-    return same_value(a.value, b.value)
+def _same_stated(a: JudgedAnswer, b: JudgedAnswer) -> bool:
+    first, second = a.value, b.value
+    if first is None or second is None:
+        return first is second and a.doubt is b.doubt
+    return same_value(first, second)
 
 
 def _as_found(number: Number, found: Found) -> DerivedAnswer:
@@ -174,7 +195,7 @@ _LATEX_WORDS = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^
 def _boxed(text: str) -> DerivedAnswer | None:
     starts = [match.end() for match in re.finditer(r"\\boxed\s*\{", text)]
     for start in reversed(starts[-MOST_PLACES:]):
-        content = _plain_latex(_to_closing_brace(text, start))
+        content = _to_closing_brace(text, start)
         number = _choose(content, last=False)
         if number is not None:
             return _as_found(number, Found.BOXED)
@@ -195,7 +216,7 @@ def _to_closing_brace(text: str, start: int) -> str:
 def _plain_latex(content: str) -> str:
     content = content.replace("{,}", ",").replace("\\,", "").replace("\\!", "").replace("\\%", "%")
     content = _FRACTION.sub(r" \1/\2 ", content.replace("\\$", "$"))
-    return _LATEX_WORDS.sub(r" \1 ", content).strip()
+    return _LATEX_WORDS.sub(r" \1 ", content)
 
 
 _CUE = re.compile(r"answer\s+is\b|final\s+answer\b|^[ \t]*A:", re.IGNORECASE | re.MULTILINE)

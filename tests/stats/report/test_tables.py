@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from stats.report.build import Built, against_folder, build_report
 from stats.report.collect import CollectOptions, collect
 from stats.report.controls import ControlKey, ControlPair, ControlSeries
-from stats.report.records import AnswerFacts
 from stats.report.series import Control, EpisodePair, Series, SeriesKey
 from stats.report.sources import trace_files
 from stats.tables.order import along_run_table
@@ -19,6 +18,7 @@ from stats.tables.table import Table
 from tests.stats.test_known_answers import PRODUCTION_ORDERS
 from tests.synthetic import ArmSpec, write_trace
 from tracer.episode import CacheState, Carry, Way, WorkloadSpec
+from tracer.workloads.gsm8k_answers import AnswerClass, Found, JudgedAnswer
 
 COLD = (ArmSpec(), ArmSpec(repeat=1))
 
@@ -245,6 +245,27 @@ def test_single_turn_and_both_ways_of_counting(tmp_path: Path) -> None:
     assert (as_wrong["episodes"], as_wrong["baseline_only"], as_wrong["arm_only"]) == (4, 2, 1)
 
 
+def test_values_differ_in_the_table_by_the_tolerance_and_by_doubt(tmp_path: Path) -> None:
+    """(cold, warm) → text, value, way of finding, correctness, doubtful."""
+    cases = {
+        ("#### 18", "#### 18.0000001"): (1, 0, 0, 0, 0),
+        ("#### 18", "#### 18.001"): (1, 1, 0, 1, 0),
+        ("#### 36/2", "A: 18"): (1, 0, 1, 0, 0),
+        ("The answer is eighteen.", "I do not know."): (1, 1, 1, 0, 1),
+        ("The answer is eighteen.", "The answer is unknown."): (1, 1, 1, 0, 1),
+        ("#### 1,5", "#### 5:30"): (1, 1, 0, 0, 1),
+        ("The answer is 18.", "The answer is 18 thousand."): (1, 1, 0, 0, 1),
+        ("I cannot say.", "I do not know."): (1, 0, 0, 0, 0),
+    }
+    for number, ((cold, cached), wanted) in enumerate(cases.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        gsm8k(folder / "0.msgpack", 0, cold, cached, gold="18")
+        (found,) = rows(built(folder), "single_turn")
+        names = ("text_differs", "value_differs", "finding_differs", "correctness_differs", "doubtful")
+        assert tuple(found[name] for name in names) == wanted, (cold, cached)
+
+
 def outcome(both: int, baseline_only: int, arm_only: int, neither: int) -> PairedOutcomes:
     return PairedOutcomes(
         series="s", counting="c", both=both, baseline_only=baseline_only, arm_only=arm_only, neither=neither
@@ -344,9 +365,7 @@ def test_pooled_items_give_no_flips_where_nothing_was_right(tmp_path: Path) -> N
             replace(
                 pair,
                 episode_id=f"gsm8k_{number:04d}",
-                answers=tuple(
-                    AnswerFacts(answer_class=kind, value="1", found="####", text_digest="") for kind in kinds
-                ),
+                answers=tuple(stated(AnswerClass(kind), "1") for kind in kinds),
             )
             for number, kinds in enumerate(answers)
         )
@@ -360,10 +379,16 @@ def test_pooled_items_give_no_flips_where_nothing_was_right(tmp_path: Path) -> N
     assert ways_of_counting(("correct", "wrong"), ("wrong", "wrong")) == both
 
 
-def released_answer(row: dict[str, str], side: str) -> AnswerFacts:
+def released_answer(row: dict[str, str], side: str) -> JudgedAnswer:
     value = row[f"{side}_answer"]
-    kind = "no answer" if not value else "correct" if row[f"{side}_correct"] == "true" else "wrong"
-    return AnswerFacts(answer_class=kind, value=value or None, found="####", text_digest=value)
+    right = AnswerClass.CORRECT if row[f"{side}_correct"] == "true" else AnswerClass.WRONG
+    return stated(right if value else AnswerClass.NO_ANSWER, value or None)
+
+
+def stated(answer_class: AnswerClass, value: str | None) -> JudgedAnswer:
+    return JudgedAnswer(
+        answer_class=answer_class, exact=value, kind=None, found=Found.HASHES, doubt=None, text_digest=""
+    )
 
 
 def test_against_another_folder(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tracer.episode import CacheState, Message, Priming
+from tracer.episode import Message
 from tracer.errors import UsageError
 from tracer.request_source import Answer
 from tracer.workloads import gsm8k
@@ -103,11 +103,6 @@ def test_an_item_of_another_prompt_version_is_refused(pinned: Path) -> None:
     item = next(iter(gsm8k.Gsm8kFamily().episodes(file=str(pinned))))
     with pytest.raises(UsageError, match="prompt version"):
         gsm8k.Gsm8kFamily().from_spec(msgspec.structs.replace(item.spec, version="0"))
-
-
-def test_two_cold_then_two_warm_servings() -> None:
-    assert gsm8k.SERVINGS == ((CacheState.COLD, Priming.NONE), (CacheState.WARM, Priming.SELF))
-    assert gsm8k.REPEATS == 2
 
 
 def test_an_option_of_another_workload_is_refused(pinned: Path) -> None:

@@ -23,6 +23,7 @@ READ = [
     ("#### 12.", 12, H),
     ("#### 5,", 5, H),
     ("#### x\nThe answer is 5.", 5, C),
+    ("#### $1{,}200$", 1200, H),
     # else the last boxed
     ("\\boxed{3} no, \\boxed{4}", 4, B),
     ("\\boxed{\\frac{3}{4}}", Fraction(3, 4), B),
@@ -34,6 +35,7 @@ READ = [
     ("\\boxed{x}. The answer is 5.", 5, C),
     # else the last cue
     ("The answer is 5.", 5, C),
+    ("The answer is $\\frac{3}{4}$.", Fraction(3, 4), C),
     ("The answer is: $5.50 per person.", Fraction("5.5"), C),
     ("The answer is 5. Then the answer is 6. That took 7 minutes.", 6, C),
     ("The final answer is 3 x 4 = 12 apples. Bye 7", 12, C),
@@ -67,6 +69,14 @@ READ = [
     ("A: -2 1/2", Fraction(-5, 2), C),
     ("A: $10/5", 2, C),
     ("A: 5kg", 5, C),
+    ("A: 5 km", 5, C),
+    ("A: 5m", 5, C),
+    ("A: 5 millimetres", 5, C),
+    ("A: 5 hundredths", 5, C),
+    ("A: 3 and 4", 3, C),
+    ("A: '3', '4'", 3, C),
+    ("A: 3 * 10 = 30", 30, C),
+    ("3 dozen eggs = 36 eggs", 36, L),
     ("A: 1,000", 1000, C),
     ("A: 5, 6", 5, C),
     ("A: 0", 0, C),
@@ -93,6 +103,35 @@ DOUBTFUL = [
     ("the ratio is 3:2:1", Doubt.COLON),
     ("#### 1 000 000", Doubt.SPACES),
     ("#### 1\u00a0000", Doubt.SPACES),
+    ("#### 1.234.567", Doubt.GROUPS),
+    ("#### 1.234,56", Doubt.GROUPS),
+    ("#### 1'000", Doubt.GROUPS),
+    ("#### 1\u2019000\u2019000", Doubt.GROUPS),
+    ("#### 1_000", Doubt.GROUPS),
+    ("#### 5'10", Doubt.GROUPS),
+    ("A: 12.05.2020", Doubt.GROUPS),
+    ("A: 2\u00bd", Doubt.GROUPS),
+    ("The answer is 3 thousand.", Doubt.SCALE),
+    ("#### 2.5 million", Doubt.SCALE),
+    ("#### 3 dozen", Doubt.SCALE),
+    ("#### 3 Dozens of eggs", Doubt.SCALE),
+    ("#### **3** hundred", Doubt.SCALE),
+    ("#### 2-billion", Doubt.SCALE),
+    ("#### 1/2 million", Doubt.SCALE),
+    ("\\boxed{3\\text{ thousand}}", Doubt.SCALE),
+    ("A: -$3 million", Doubt.SCALE),
+    ("A: 3 and a half hours", Doubt.SCALE),
+    ("A: 5k", Doubt.SCALE),
+    ("A: $5K", Doubt.SCALE),
+    ("A: $5m", Doubt.SCALE),
+    ("A: -$2bn", Doubt.SCALE),
+    ("In total it is 3 thousand 500", Doubt.SCALE),
+    ("In total it is 3 hundred and 5", Doubt.SCALE),
+    ("A: 10^3", Doubt.POWER),
+    ("A: 2**3", Doubt.POWER),
+    ("It is 2^2^3", Doubt.POWER),
+    ("It is 3 x 10^5", Doubt.POWER),
+    ("It is $3 \\times 10^{5}$", Doubt.POWER),
     ("The answer is not 5 but 7.", Doubt.NOT_BUT),
     ("#### not $5 but $7", Doubt.NOT_BUT),
     ("The answer is five.", Doubt.WORDS),
@@ -139,7 +178,7 @@ def test_the_classes() -> None:
     cut = judge("She makes 9 * 2 = 18", True, gold)
     assert cut.answer_class is AnswerClass.CUT
     assert cut.correct is None
-    assert cut.derived.value == 18  # what it says is kept
+    assert cut.value == 18  # what it says is kept
 
 
 def test_the_four_differences_are_apart() -> None:
@@ -147,15 +186,20 @@ def test_the_four_differences_are_apart() -> None:
 
     def differences(a: str, b: str, cut: bool = False) -> tuple[bool, ...]:
         found = change(judge(a, False, gold), judge(b, cut, gold))
-        return (found.text, found.value, found.correctness, found.correctness_as_paper, found.finding)
+        return (found.text, found.value, found.correctness, found.finding)
 
-    assert differences("#### 18", "#### 18") == (False, False, False, False, False)
-    assert differences("#### 18", "####  18") == (True, False, False, False, False)
-    assert differences("#### 18", "A: 18") == (True, False, False, False, True)
-    assert differences("#### 18", "#### 19") == (True, True, True, True, False)
-    assert differences("#### 19", "#### 20") == (True, True, False, False, False)
-    assert differences("#### 18", "no idea") == (True, True, False, True, True)
-    assert differences("#### 18", "#### 18", cut=True) == (False, False, False, True, False)
+    assert differences("#### 18", "#### 18") == (False, False, False, False)
+    assert differences("#### 18", "####  18") == (True, False, False, False)
+    assert differences("#### 18", "#### 18.0000001") == (True, False, False, False)
+    assert differences("#### 1/3", "#### 2/6") == (True, False, False, False)
+    assert differences("#### 18", "A: 18") == (True, False, False, True)
+    assert differences("#### 18", "#### 19") == (True, True, True, False)
+    assert differences("#### 19", "#### 20") == (True, True, False, False)
+    assert differences("#### 18", "no idea") == (True, True, False, True)
+    assert differences("A: five", "A: 5") == (True, True, False, False)
+    assert differences("A: five", "A: unknown") == (True, True, False, True)
+    assert differences("A: five", "A: 1,5") == (True, True, False, False)
+    assert differences("#### 18", "#### 18", cut=True) == (False, False, False, False)
 
 
 def test_a_gold_answer_without_a_number_is_an_error() -> None:
@@ -177,6 +221,19 @@ REPEATED = [
     "$ ",
     " \u00a0",
     "1 1/",
+    "1.",
+    "1'",
+    "1_",
+    "1   ",
+    "1 thousand ",
+    "1 and a ",
+    "1^",
+    "2**",
+    "1 x 10 ",
+    "\\frac{",
+    "\\frac{1}",
+    "\\frac{1} ",
+    "\\text{",
 ]
 
 
@@ -185,7 +242,7 @@ REPEATED = [
 )  # the work is inside regular expressions: 0.5 s when measured, hours if one backtracks
 @pytest.mark.parametrize("piece", REPEATED)
 def test_hostile_text_does_not_hang(piece: str) -> None:
-    assert derive(piece * (100_000 // len(piece))).value in (None, 1, -5)
+    assert derive(piece * (100_000 // len(piece))).value in (None, 1, -5, 10)
 
 
 def test_numbers_carry_their_place() -> None:

@@ -6,7 +6,6 @@ whether it holds on this system, and those words are stored with the outcome.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -22,35 +21,82 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 
 _NEVER = (
+    "cpython.PyInterpreterState_New",
     "ctypes.",
     "fcntl.",
     "ftplib.",
     "http.",
     "mmap.",
+    "os.chdir",
     "os.chmod",
     "os.chown",
     "os.exec",
     "os.fork",
+    "os.getxattr",
     "os.kill",
     "os.link",
+    "os.listxattr",
+    "os.lockf",
     "os.posix_spawn",
     "os.putenv",
-    "os.remove",
+    "os.remove",  # os.removexattr as well
     "os.rename",
     "os.rmdir",
+    "os.setxattr",
     "os.spawn",
     "os.symlink",
     "os.system",
     "os.truncate",
+    "os.unsetenv",
+    "os.utime",
     "pty.",
+    "resource.",
     "shutil.",
     "smtplib.",
     "socket.",
+    "sqlite3.",
     "subprocess.",
+    "syslog.",
     "urllib.",
     "webbrowser.",
 )
 """Audit events (by prefix) that nothing in an episode needs."""
+
+_CLOSED = frozenset(
+    {
+        "_ctypes",
+        "_dbm",
+        "_gdbm",
+        "_multiprocessing",
+        "_posixshmem",
+        "_posixsubprocess",
+        "_socket",
+        "_sqlite3",
+        "_testcapi",
+        "_testinternalcapi",
+        "_xxsubinterpreters",
+        "cffi",
+        "ctypes",
+        "mmap",
+        "multiprocessing",
+        "readline",
+        "socket",
+        "sqlite3",
+        "subprocess",
+    }
+)
+"""Modules whose native code acts without audit events, or outside this interpreter and its hook."""
+
+REFUSED = {
+    "files": "opened, listed and made in its own temporary folder only, and read on the path of Python's "
+    "modules; none deleted, renamed, linked or given other attributes",
+    "processes": "refused (starting one, os.kill)",
+    "sockets": "refused",
+    "imports": "refused for ctypes, subprocess, sqlite3 and other modules that reach around the hook",
+    "not seen": "native code already loaded, and calls without an audit event: os.stat, os.access, "
+    "os.readlink, os.mkfifo, os.mknod, os.chroot, signal.pidfd_send_signal",
+}
+"""What ``refuse_the_rest`` refuses and what escapes it, in words, as CPython 3.11 raises its audit events."""
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 
@@ -84,6 +130,8 @@ def enter_namespaces() -> dict[str, str]:
         return {
             "network": "not separated: namespaces exist on Linux only; sockets are refused by an audit hook"
         }
+    import ctypes  # only here: this module must not hand it on to an episode
+
     unshare = getattr(ctypes.CDLL(None, use_errno=True), "unshare", None)
     if unshare is not None and unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0:
         return {"network": "own user and network namespaces, without any interface up"}
@@ -92,14 +140,14 @@ def enter_namespaces() -> dict[str, str]:
 
 
 def refuse_the_rest(folder: Path, readable: Iterable[str], record: Callable[[str], None]) -> dict[str, str]:
-    """Refuse, from now on, files outside ``folder``, sockets, processes and foreign code.
+    """Refuse, from now on, what ``REFUSED`` says; return those words.
 
     ``readable`` are folders and archives that imports need. Every refusal is passed to ``record``.
     An audit hook cannot be removed again, and it is no wall against native code: it is the second
     line behind the gates.
     """
-    own = str(folder.resolve()) + os.sep
-    roots = tuple(str(Path(name).resolve()) for name in readable)
+    own = _both_spellings((str(folder),))
+    modules = _both_spellings(readable)
 
     def refuse(what: str) -> None:
         record(what)
@@ -110,16 +158,42 @@ def refuse_the_rest(folder: Path, readable: Iterable[str], record: Callable[[str
             path, mode, flags = arguments[:3]
             if isinstance(path, int):
                 return
-            full = os.path.abspath(os.fsdecode(path))  # noqa: PTH100  # Path would open and resolve: events in an event
+            full = _full(path)
             writes = bool((flags or 0) & _WRITES) or any(c in (mode or "") for c in "wax+")
-            if full.startswith(own) or (not writes and full.startswith(roots)):
-                return
-            refuse(f"opening {full}")
-        elif event == "import" and arguments[0] in ("ctypes", "_ctypes", "socket", "_socket", "subprocess"):
-            # A module that the package has imported already raises no event.
-            refuse(f"importing {arguments[0]}")
+            # With a folder's descriptor a relative name means another file, and the event does not say so.
+            if not _within(full, own if writes else own + modules) or os.path.isdir(full):  # noqa: PTH112
+                refuse(f"opening {full}")
+        elif event == "os.mkdir":
+            if not _within(_full(arguments[0]), own):
+                refuse(f"making the folder {_full(arguments[0])}")
+        elif event in ("os.listdir", "os.scandir"):
+            path = "." if arguments[0] is None else arguments[0]
+            if isinstance(path, int) or not _within(_full(path), own + modules):
+                refuse(f"listing {path if isinstance(path, int) else _full(path)}")
+        elif event == "import":
+            name, library = arguments[:2]
+            if not _CLOSED.isdisjoint(name.split(".")):
+                refuse(f"importing {name}")
+            if library is not None and not _within(_full(library), modules):
+                refuse(f"loading {library}")
         elif event.startswith(_NEVER):
             refuse(event)
 
+    for name in _CLOSED:
+        # A module that was imported before would be handed out again without an event.
+        sys.modules.pop(name, None)
     sys.addaudithook(hook)
-    return {"files": "its own temporary folder only", "processes": "refused", "sockets": "refused"}
+    return dict(REFUSED)
+
+
+def _both_spellings(names: Iterable[str]) -> tuple[str, ...]:
+    """Each path as given and with its links followed: Python uses the first to import."""
+    return tuple({spelling for name in names for spelling in (_full(name), str(Path(name).resolve()))})
+
+
+def _full(path: str | bytes | os.PathLike[Any]) -> str:
+    return os.path.abspath(os.fsdecode(path))  # noqa: PTH100  # Path would open and resolve: events in an event
+
+
+def _within(full: str, roots: tuple[str, ...]) -> bool:
+    return full in roots or full.startswith(tuple(root + os.sep for root in roots))

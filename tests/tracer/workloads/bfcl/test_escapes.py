@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tracer.workloads.bfcl import sandbox
 from tracer.workloads.bfcl.worker_process import WorkerLost, WorkerProcess
 
 pytestmark = pytest.mark.bfcl
@@ -198,45 +199,120 @@ BEHIND_THE_GATES = {
     "rename": "__import__('os').rename({canary!r} + '.keep', {canary!r})",
     "link": "__import__('os').symlink('/etc/passwd', {canary!r})",
     "kill": "__import__('os').kill(1, 0)",
+    "make a folder": "__import__('os').mkdir({canary!r})",
+    "make folders": "__import__('os').makedirs({canary!r} + '/below')",
+    "list the root": "__import__('os').listdir('/')",
+    "list the folder above": "__import__('os').listdir('..')",
+    "scan a folder": "__import__('os').scandir(b'/etc')",
+    "descriptor of a folder": "__import__('os').open(__import__('sys').path[-1], 0)",
+    "descriptor of the own folder": "__import__('os').open('.', 0)",
+    "change the folder": "__import__('os').chdir('/')",
+    "read beside a readable folder": "open(__import__('sys').path[-1] + '-secret')",
+    "write on the path of modules": "open(__import__('sys').path[-1] + '/canary.py', 'w')",
+    "change times": "__import__('os').utime({canary!r} + '.keep')",
+    "change the mode": "__import__('os').chmod({canary!r} + '.keep', 0o777)",
+    "change the owner": "__import__('os').chown({canary!r} + '.keep', -1, -1)",
+    "cut a file": "__import__('os').truncate({canary!r} + '.keep', 0)",
+    "hard link": "__import__('os').link({canary!r} + '.keep', {canary!r})",
+    "replace": "__import__('os').replace({canary!r} + '.keep', {canary!r})",
+    "remove a folder": "__import__('os').rmdir({canary!r} + '.folder')",
+    "copy": "__import__('shutil').copyfile({canary!r} + '.keep', {canary!r})",
+    "remove a tree": "__import__('shutil').rmtree({canary!r} + '.folder')",
+    "fork_exec": "__import__('_posixsubprocess').fork_exec",
+    "imported before": "__import__('json'); __import__('_ctypes')",
+    "imported by the path of its library": "__import__('_imp').create_dynamic(library)",
+    "another interpreter": "__import__('_xxsubinterpreters').create()",
+    "a database": "__import__('sqlite3').connect({canary!r})",
+    "shared memory": "__import__('_posixshmem').shm_open('/out', 0)",
+    "memory map": "__import__('mmap').mmap(-1, 8)",
+    "limits": "__import__('resource').setrlimit(__import__('resource').RLIMIT_CORE, (0, 0))",
+    "system log": "__import__('syslog').syslog('out')",
+}
+if sys.platform.startswith("linux"):
+    BEHIND_THE_GATES |= {
+        "set an attribute": "__import__('os').setxattr({canary!r} + '.keep', 'user.out', b'x')",
+        "read an attribute": "__import__('os').getxattr({canary!r} + '.keep', 'user.out')",
+        "list attributes": "__import__('os').listxattr({canary!r} + '.keep')",
+        "remove an attribute": "__import__('os').removexattr({canary!r} + '.keep', 'user.out')",
+    }
+NOT_SEEN = {
+    "os.stat": "os.stat('/etc')",
+    "os.access": "os.access('/etc', os.W_OK)",
+    "os.readlink": "os.readlink({canary!r} + '.symbolic')",
+    "os.mkfifo": "os.mkfifo({canary!r})",
+    "os.mknod": "os.mknod({canary!r})",
+    "os.chroot": "os.chroot('.')",
+    "signal.pidfd_send_signal": "__import__('signal').pidfd_send_signal(os.pidfd_open(os.getpid()), 0)",
 }
 
 
 @pytest.mark.parametrize("name", sorted(BEHIND_THE_GATES))
 def test_the_sandbox_refuses_what_would_pass_the_gates(name: str, tmp_path: Path) -> None:
-    canary, keep, folder = tmp_path / "canary", tmp_path / "canary.keep", tmp_path / "own"
+    canary, keep, folder = tmp_path / "canary", tmp_path / "canary.keep", tmp_path / "canary.folder"
     keep.write_text("kept")
     folder.mkdir()
+    before = (keep.stat().st_mode, keep.stat().st_mtime_ns, keep.stat().st_nlink)
+    done = behind_the_gates(BEHIND_THE_GATES[name].format(canary=str(canary)), tmp_path)
+    assert done.stdout.startswith("refused"), done.stderr
+    assert done.stdout.split()[1] != "0"
+    assert not canary.exists()
+    assert not (ROOT / "canary.py").exists()
+    assert folder.is_dir()
+    assert keep.read_text() == "kept"
+    assert (keep.stat().st_mode, keep.stat().st_mtime_ns, keep.stat().st_nlink) == before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the words are those of Linux")
+@pytest.mark.parametrize("name", sorted(NOT_SEEN))
+def test_the_words_name_what_the_sandbox_does_not_see(name: str, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    (tmp_path / "canary.symbolic").symlink_to("/etc")
+    done = behind_the_gates(NOT_SEEN[name].format(canary=str(canary)), tmp_path)
+    assert done.stdout.split()[1:] == ["0"], done.stderr  # the system may still say no, to os.chroot for one
+    assert f" {name}" in sandbox.REFUSED["not seen"].replace(",", " ")
+
+
+def behind_the_gates(attempt: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of Python in a sandboxed process that may use its own folder and import modules."""
+    own = tmp_path / "own"
+    own.mkdir()
     code = f"""
 import sys; sys.path.append({str(ROOT)!r})
+import _ctypes, os  # as the package does: what was imported before is closed too
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from tracer.workloads.bfcl import sandbox
+library = spec_from_file_location('harmless._ctypes', _ctypes.__file__)
 said = sandbox.limit_resources() | sandbox.enter_namespaces()
 seen = []
-sandbox.refuse_the_rest(Path({str(folder)!r}), [name for name in sys.path if name], seen.append)
-open({str(folder)!r} + '/mine', 'w').write('x')
-assert open({str(folder)!r} + '/mine').read() == 'x'
+said |= sandbox.refuse_the_rest(Path({str(own)!r}), [name for name in sys.path if name], seen.append)
+open({str(own)!r} + '/mine', 'w').write('x')
+assert open('mine').read() == 'x'
+os.mkdir('folder')
+assert sorted(os.listdir()) == sorted(each.name for each in os.scandir({str(own)!r})) == ['folder', 'mine']
+import colorsys, cmath  # as the package does: a module and a library that were not imported before
+assert said['files'] and seen == []
 try:
-    {BEHIND_THE_GATES[name].format(canary=str(canary))}
+    {attempt}
 except PermissionError:
     print('refused', len(seen))
+else:
+    print('allowed', len(seen))
 """
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-P", "-c", code],
-        cwd=folder,
+        cwd=own,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.stdout.startswith("refused"), done.stderr
-    assert done.stdout.split()[1] != "0"
-    assert not canary.exists()
-    assert keep.read_text() == "kept"
 
 
 def test_the_worker_says_how_it_is_isolated(worker: WorkerProcess) -> None:
     said = worker.opening["isolation"]
-    assert {"memory", "network", "files", "processes"} <= set(said)
+    assert {"memory", "network"} <= set(said)
+    assert said.items() >= sandbox.REFUSED.items()
     assert said["network"].startswith(("own user and network namespaces", "not separated"))
 
 

@@ -45,8 +45,8 @@ class CellRecord(Struct, frozen=True, kw_only=True):
 def read_record(cell: Cell, study_folder: Path) -> CellRecord | None:
     """The record of a cell; None before its first run.
 
-    Raises ``UsageError`` when the folder holds a cell of this name from another study file: its
-    files must not be mixed with new ones.
+    Raises ``UsageError`` when the folder holds a cell of this name from another study file, or over other
+    data: its files must not be mixed with new ones.
     """
     path = study_folder / cell.cell_id / RECORD_FILE
     try:
@@ -55,12 +55,23 @@ def read_record(cell: Cell, study_folder: Path) -> CellRecord | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{path} cannot be read ({error}); move the folder {path.parent} away.") from error
+    if _differ_by_their_data(record.cell, cell):
+        raise UsageError(
+            f"{path.parent} was run on other data: the sha256 of {cell.workload.file} was "
+            f"{record.cell.data_sha256 or 'not kept'} and is {cell.data_sha256}; put the file back, give "
+            "another folder with -o, or move that one away."
+        )
     if record.fingerprint != cell.fingerprint:
         raise UsageError(
             f"{path.parent} was run from a study file that said something else about this cell; give another "
             "folder with -o, or move that one away."
         )
     return record
+
+
+def _differ_by_their_data(before: Cell, now: Cell) -> bool:
+    same_data = msgspec.structs.replace(before, data_sha256=now.data_sha256)
+    return before.data_sha256 != now.data_sha256 and same_data.fingerprint == now.fingerprint
 
 
 def write_record(record: CellRecord, study_folder: Path) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from replay.study.episode_range import positions
 from replay.study.study_file import CANONICAL, ArmsTable, EngineTable, SamplingTable, Study, WorkloadTable
 from tracer.errors import UsageError
+from tracer.workloads.fetched_file import sha256_of
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -44,6 +47,8 @@ class Cell(Struct, frozen=True, kw_only=True):
     episodes: tuple[int, ...] | None = None
     """Positions in the workload's order; None = all."""
     sampling: SamplingTable
+    data_sha256: str | None = None
+    """Hex SHA-256 of the workload's file when the study was read; None without one."""
 
     @property
     def fingerprint(self) -> str:
@@ -53,7 +58,10 @@ class Cell(Struct, frozen=True, kw_only=True):
 
 
 def cells_of(study: Study) -> tuple[Cell, ...]:
-    """All cells in the order in which ``study run`` runs them. Raises ``UsageError`` for none."""
+    """All cells in the order in which ``study run`` runs them.
+
+    Raises ``UsageError`` for none, and when the workload's file cannot be read.
+    """
     cells = tuple(_expand(study))
     if not cells:
         raise UsageError(
@@ -74,16 +82,32 @@ def cell_named(cells: tuple[Cell, ...], cell_id: str) -> Cell:
     raise UsageError(f"there is no cell {cell_id!r}; `cachetrace study list` names them.")
 
 
-def positions(text: str) -> tuple[int, ...]:
-    """The numbers of ``0-3,7``, each once, in the order given."""
-    found: dict[int, None] = {}
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found.update(dict.fromkeys(range(int(first), int(last or first) + 1)))
-    return tuple(found)
+def check_data(cell: Cell) -> None:
+    """Raise ``UsageError`` if the workload's file has changed since the study was read."""
+    now = _data_sha256(cell.workload, cell.folder)
+    if now != cell.data_sha256:
+        raise UsageError(
+            f"the file {cell.workload.file} of the workload was changed while the study ran (sha256 {now} in "
+            f"place of {cell.data_sha256}); put it back, or run the study into another folder."
+        )
+
+
+def _data_sha256(workload: WorkloadTable, folder: str) -> str | None:
+    """Hex SHA-256 of the workload's file, None without one. Raises ``UsageError`` if it cannot be read."""
+    if workload.file is None:
+        return None
+    path = Path(folder) / workload.file
+    try:
+        return sha256_of(path)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"the workload's file {path} cannot be read ({why}); its path starts at the study file."
+        ) from error
 
 
 def _expand(study: Study) -> Iterator[Cell]:
+    data_sha256 = _data_sha256(study.workload, study.folder)
     for model in _models(study):
         for engine in study.engines:
             for arms in study.arms:
@@ -100,6 +124,7 @@ def _expand(study: Study) -> Iterator[Cell]:
                             order=str(order),
                             episodes=chunk,
                             sampling=study.sampling,
+                            data_sha256=data_sha256,
                         )
 
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from replay.engine_process import end_with_parent, let_end, own_environment, signal_name
-from replay.study.cells import Cell
+from replay.study.cells import Cell, check_data
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START = "import sys; sys.path.append(sys.argv[1]); from replay.study.child_process import main; main()"
@@ -106,6 +106,7 @@ def _obey(order: CellOrder) -> CellReply:
     from tracer.errors import CachetraceError
 
     try:
+        check_data(order.cell)
         preload(order.cell.engine)
         from replay.study.cell_run import run_cell
         from tracer.progress import progress_for

@@ -39,13 +39,18 @@ def manifest_of(study: Study, cells: Sequence[Cell], folder: Path) -> dict[str, 
         "python": platform.python_version(),
         "machine": platform.machine(),
         "study": asked_for,
+        "workload_file_sha256": cells[0].data_sha256 if cells else None,
         "cells": {cell.cell_id: _of_cell(cell, folder) for cell in cells},
     }
 
 
 def _of_cell(cell: Cell, folder: Path) -> dict[str, Any] | str:
-    """Engine, layers, sampling, order and hashes; what nothing observed is absent."""
+    """Engine, layers, sampling, order and hashes; what nothing observed is absent.
+
+    A hash that is the same in all episodes stands once; others stand episode by episode.
+    """
     order = []
+    hashes: dict[str, dict[str, str]] = {}
     first: dict[str, Any] | None = None
     for path in sorted((folder / cell.cell_id).glob("*.msgpack")):
         try:
@@ -53,18 +58,32 @@ def _of_cell(cell: Cell, folder: Path) -> dict[str, Any] | str:
                 if not trace.arms:
                     continue
                 order.append((trace.arms[0].place.position, trace.episode.episode_id))
+                for name, value in trace.episode.workload.params.items():
+                    if "sha256" in name:
+                        hashes.setdefault(name, {})[trace.episode.episode_id] = str(value)
                 first = first or _of_trace(trace)
         except TraceFormatError:
             continue
     if first is None:
         return _NEVER_OBSERVED
-    return {**first, "carry": str(cell.arms.carry), "order": [name for _, name in sorted(order)]}
+    workload = first["workload"] | {name: _once_or_each(values) for name, values in hashes.items()}
+    return {
+        **first,
+        "workload": workload,
+        "carry": str(cell.arms.carry),
+        "order": [name for _, name in sorted(order)],
+    }
+
+
+def _once_or_each(values: dict[str, str]) -> str | dict[str, str]:
+    different = set(values.values())
+    return different.pop() if len(different) == 1 else dict(sorted(values.items()))
 
 
 def _of_trace(trace: TraceReader) -> dict[str, Any]:
     engine = msgspec.to_builtins(trace.arms[0].engine)
     workload = msgspec.to_builtins(trace.episode.workload)
-    telling = {k: v for k, v in workload["params"].items() if "sha256" in k or k in ("subset", "note")}
+    telling = {k: v for k, v in workload["params"].items() if k in ("subset", "note")}
     return {
         "engine": {key: value for key, value in engine.items() if value is not None},
         "arms": [_of_arm(arm) for arm in trace.arms],

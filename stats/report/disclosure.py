@@ -59,7 +59,7 @@ def _facts(group: Sequence[EpisodeRecord]) -> Iterator[tuple[str, str | None]]:
     yield "workload", _joined(_workload(e) for e in group)
     if (notes := _joined(e.episode.workload.note for e in group)) is not None:
         yield "about the workload", notes
-    yield "workload data", _joined(_data(e) for e in group)
+    yield "workload data", _data(group)
     if (isolation := _isolation(arms)) is not None:
         yield "isolation of tools", isolation
     yield "chat template", _joined(e.template_hash for e in engines)
@@ -132,10 +132,22 @@ def _workload(episode: EpisodeRecord) -> str:
     return f"{spec.name}{version}, history {spec.history}, agent {spec.agent}"
 
 
-def _data(episode: EpisodeRecord) -> str | None:
-    """Hashes and versions among the workload's parameters; the tasks themselves stay in the trace."""
-    telling = {k: v for k, v in episode.episode.workload.params.items() if _tells(k)}
-    return json.dumps(telling, sort_keys=True, ensure_ascii=True, default=str) if telling else None
+def _data(group: Sequence[EpisodeRecord]) -> str | None:
+    """Hashes and versions among the workloads' parameters; the tasks themselves stay in the trace.
+
+    Each by its name, what all episodes share once: a hash of each conversation must not hide their file's.
+    """
+    telling: dict[str, list[str]] = {}
+    for episode in group:
+        for name, value in episode.episode.workload.params.items():
+            if _tells(name):
+                telling.setdefault(name, []).append(_json({name: value}))
+    shared_first = sorted(telling, key=lambda name: (len(set(telling[name])), name))
+    return _joined(_joined(telling[name]) for name in shared_first)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, default=str)
 
 
 def _isolation(arms: Sequence[ArmRecord]) -> str | None:

@@ -7,6 +7,7 @@ own answers go into the history; assistant messages of the file stand in their p
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,11 @@ from tracer.request_source import Answer, AnswerDigest, PlannedRequest, RequestS
 from tracer.workloads.base import Tokenizer, Workload
 from tracer.workloads.options import refuse_options
 from tracer.workloads.source import ChatHistory, History
+
+CONVERSATION_SHA256 = "conversation_sha256"
+FILE_SHA256 = "file_sha256"
+_BESIDE_THE_CONVERSATION = ("turns", CONVERSATION_SHA256, FILE_SHA256)
+"""Parameters that are not fields of the conversation. Traces from before the hashes lack them."""
 
 
 class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +40,12 @@ class Conversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str | int
     messages: list[ChatMessage]
     tools: list[dict[str, Any]] | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Hex SHA-256 of what reaches the prompts: messages and tools as canonical JSON, without the id."""
+        said = msgspec.json.encode([self.messages, self.tools], order="deterministic")
+        return hashlib.sha256(said).hexdigest()
 
 
 class ChatFamily:
@@ -54,8 +66,11 @@ class ChatFamily:
         refuse_options(self.name, options)
         if file is None:
             raise UsageError("the workload chat needs a file: --workload chat --file CONVERSATIONS.jsonl.")
-        for conversation in read_conversations(Path(file)):
+        content = _content(Path(file))
+        file_sha256 = hashlib.sha256(content).hexdigest()
+        for conversation in _conversations(content, Path(file)):
             params = msgspec.to_builtins(conversation)
+            params |= {CONVERSATION_SHA256: conversation.sha256, FILE_SHA256: file_sha256}
             if turns is not None:
                 params["turns"] = turns
             spec = WorkloadSpec(
@@ -74,12 +89,19 @@ class ChatFamily:
 
 def read_conversations(path: Path) -> list[Conversation]:
     """All conversations of a file. Raises ``UsageError`` that names the line at fault."""
+    return _conversations(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
     try:
-        lines = path.read_bytes().splitlines()
+        return path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _conversations(content: bytes, path: Path) -> list[Conversation]:
     found: dict[str, Conversation] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
             continue
         try:
@@ -102,7 +124,7 @@ class Chat:
 
     def __init__(self, spec: WorkloadSpec) -> None:
         self.spec = spec
-        params = {name: value for name, value in spec.params.items() if name != "turns"}
+        params = {name: value for name, value in spec.params.items() if name not in _BESIDE_THE_CONVERSATION}
         try:
             self._conversation = msgspec.convert(params, Conversation)
             self._turns = msgspec.convert(spec.params.get("turns"), int | None)

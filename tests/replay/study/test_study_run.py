@@ -1,6 +1,7 @@
 """Studies on the fake engine: resumed, interrupted, killed, failing, spread over processes."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -268,6 +269,36 @@ def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
         run(path, out)
 
 
+def test_a_folder_that_was_run_on_other_conversations_is_refused(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path), tmp_path / "out"
+    run(path, out)
+    talks = tmp_path / "talks.jsonl"
+    kept = talks.read_text()
+    talks.write_text(kept.replace("hello 1", "hello 9"))
+    with pytest.raises(UsageError, match=r"other data: the sha256 of talks\.jsonl was [0-9a-f]{64} and is"):
+        run(path, out)
+    talks.write_text(kept)
+    assert run(path, out).states()[0].status is CellStatus.DONE
+
+
+def test_conversations_that_change_while_a_study_runs_are_not_mixed(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path), tmp_path / "out"
+    study, whole = started(path, out)
+    before = cells_of(study)
+    talks = tmp_path / "talks.jsonl"
+    talks.write_text(talks.read_text().replace("hello 1", "hello 9"))
+    with pytest.raises(EngineError, match=r"talks\.jsonl of the workload was changed while the study ran"):
+        whole.run(before, quiet=True)
+    assert not list(out.rglob("*.msgpack"))
+
+
+def test_a_file_of_conversations_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = write_study(tmp_path)
+    (tmp_path / "talks.jsonl").unlink()
+    with pytest.raises(UsageError, match=r"talks\.jsonl cannot be read \(No such file"):
+        cells_of(load_study(str(path)))
+
+
 def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
     path, out = write_study(tmp_path), tmp_path / "out"
     study, whole = started(path, out)
@@ -282,6 +313,12 @@ def test_the_manifest_says_layers_sampling_order_and_hashes(tmp_path: Path) -> N
     cell = manifest["cells"]["plain"]
     assert cell["engine"]["model_hash"].startswith("sha256:")
     assert cell["engine"]["template_hash"].startswith("sha256:")
+    talks = (tmp_path / "talks.jsonl").read_bytes()
+    assert manifest["workload_file_sha256"] == cell["workload"]["file_sha256"]
+    assert cell["workload"]["file_sha256"] == hashlib.sha256(talks).hexdigest()
+    conversations = cell["workload"]["conversation_sha256"]
+    assert list(conversations) == ["talk0", "talk1", "talk2"]
+    assert len(set(conversations.values())) == 3
     assert cell["sampling"]["temperature"] == 0
     assert cell["sampling"]["seed"] == 42
     assert cell["order"] == ["talk0", "talk1", "talk2"]

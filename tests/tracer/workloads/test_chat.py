@@ -1,8 +1,10 @@
 """Conversations from a file."""
 
+import hashlib
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tracer.engines.fake import FakeEngine
 from tracer.errors import UsageError
@@ -70,6 +72,34 @@ def test_turns_and_spec(file):
     assert again.start(FakeEngine()).outcome() is None
 
 
+def test_the_file_and_what_reaches_the_prompts_are_hashed(file, tmp_path):
+    first, second = (episode.spec.params for episode in ChatFamily().episodes(file=file))
+    assert first["file_sha256"] == second["file_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert first["conversation_sha256"] == second["conversation_sha256"]  # they differ by their id only
+
+    def hash_of(**changed):
+        path = tmp_path / "other.jsonl"
+        path.write_text(json.dumps({**TALK, **changed}, indent=None, separators=(",", ":")), encoding="utf-8")
+        return next(ChatFamily().episodes(file=path)).spec.params["conversation_sha256"]
+
+    assert hash_of() == first["conversation_sha256"]  # spaces of the file's JSON do not matter
+    others = {
+        hash_of(messages=TALK["messages"][1:]),
+        hash_of(tools=[{"name": "look"}]),
+        first["conversation_sha256"],
+    }
+    assert len(others) == 3
+
+
+def test_an_episode_from_before_the_hashes_asks_the_same(file):
+    first, _ = ChatFamily().episodes(file=file)
+    old = replace(first.spec, params={k: v for k, v in first.spec.params.items() if "sha256" not in k})
+    assert set(old.params) == {"id", "messages", "tools"}
+    again = workload_from_spec(old)
+    assert again.episode_id == first.episode_id
+    assert [p.prompt_ids for p in play(again)[1]] == [p.prompt_ids for p in play(first)[1]]
+
+
 @pytest.mark.parametrize(
     ("line", "word"),
     [
@@ -111,8 +141,6 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path):
 
 def test_a_trace_that_holds_no_conversation_is_refused(file):
     first, _ = ChatFamily().episodes(file=file)
-    from msgspec.structs import replace
-
     with pytest.raises(UsageError, match="does not hold a conversation"):
         workload_from_spec(replace(first.spec, params={"messages": 5}))
     with pytest.raises(UsageError, match="no workload"):

@@ -65,6 +65,11 @@ class SpillingShelf:
             self._folder = None
 
 
+def could_be_reference(state: CacheState, priming: Priming, pass_index: int = 0) -> bool:
+    """Whether ``snapshot`` may restore what such an arm met: a warm one that its own history filled."""
+    return state is CacheState.WARM and priming in (Priming.OWN, Priming.LOCKSTEP) and pass_index == 0
+
+
 def reference_arm(trace: TraceReader, engine: Engine, source: Arm) -> Arm | None:
     """The warm arm whose states ``snapshot`` shall restore: the recording if it is one, else the first.
 
@@ -74,9 +79,7 @@ def reference_arm(trace: TraceReader, engine: Engine, source: Arm) -> Arm | None
     candidates = [
         arm
         for arm in trace.arms
-        if arm.state is CacheState.WARM
-        and arm.pass_index == 0
-        and arm.priming in (Priming.OWN, Priming.LOCKSTEP)
+        if could_be_reference(arm.state, arm.priming, arm.pass_index)
         and (arm.index == source.index or (arm.way is Way.FIXED and arm.source_arm == source.index))
         and (end := trace.end(arm)) is not None
         and end.completed

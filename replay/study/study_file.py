@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from replay.study.episode_range import RANGE_PATTERN, positions
+from replay.study.study_rules import arms_mistakes, formats_mistakes, workload_mistakes
 from replay.study.toml_place import TomlPlace, place_of
 from tracer.engines.choice import EngineChoice
 from tracer.episode import CacheState, Carry, Priming, Sampling
@@ -20,7 +22,6 @@ PRESETS = ("smoke", "bfcl-cpu8", "paper", "isolation")
 CANONICAL = "canonical"
 DEFAULT_MODEL = "smollm2"
 """As a model's path: the default model, which is fetched once."""
-_RANGES = r"^\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*$"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
@@ -37,7 +38,7 @@ class WorkloadTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     turns: Count | None = None
     agent: Literal["model", "oracle"] | None = None
     history: Literal["ids", "messages"] | None = None
-    episodes: Annotated[str, Meta(pattern=_RANGES)] | None = None
+    episodes: Annotated[str, Meta(pattern=RANGE_PATTERN)] | None = None
     """Positions in the workload's order, from 0: ``0-79`` or ``0-3,7``; without it, all."""
     episodes_per_cell: Count | None = None
 
@@ -78,6 +79,12 @@ class ArmsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     carry: Carry = Carry.EMPTIED
     orders: Annotated[tuple[Literal["canonical"] | int, ...], Meta(min_length=1)] = ("canonical",)
     """``canonical`` or a seed of a random order of the episodes."""
+
+    @property
+    def recorded_state(self) -> CacheState:
+        """Cold where there is a cold arm: the recording is then its first serving."""
+        wanted = CacheState.COLD if CacheState.COLD in self.states else self.states[0]
+        return CacheState.WARM if wanted is CacheState.SNAPSHOT else wanted
 
 
 class SamplingTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,8 +136,10 @@ def load_study(path_or_preset: str, models: tuple[str, ...] = (), episodes: str 
         given = tuple(_given(model, study.models) for model in models)
         study = msgspec.structs.replace(study, models=given)
     if episodes is not None:
-        if re.fullmatch(_RANGES, episodes) is None:
+        if re.fullmatch(RANGE_PATTERN, episodes) is None:
             raise UsageError("--episodes takes positions from 0, such as 0-79 or 0-3,7.")
+        for sentence in _range_mistakes(episodes):
+            raise UsageError(f"--episodes: {sentence}.")
         workload = msgspec.structs.replace(study.workload, episodes=episodes)
         study = msgspec.structs.replace(study, workload=workload)
     return msgspec.structs.replace(study, folder=str(folder.resolve()))
@@ -160,6 +169,15 @@ def _contradictions(study: Study) -> list[tuple[TomlPlace, str]]:
         found.append((("workload", "episodes_per_cell"), "needs episodes too, to know how many there are"))
     if workload.name == "chat" and workload.file is None:
         found.append((("workload",), "the workload chat needs file, a path to its conversations"))
+    found += [(("workload", "episodes"), sentence) for sentence in _range_mistakes(workload.episodes)]
+    found += [(_inside(("workload",), key), sentence) for key, sentence in workload_mistakes(workload)]
+    for number, model in enumerate(study.models):
+        for key, sentence in formats_mistakes(model.formats):
+            found.append((_inside(("model", number), key), sentence))
+    for number, engine in enumerate(study.engines):
+        if engine.model is not None and study.models:
+            place = ("engine", number, "model")
+            found.append((place, "the models of [[model]] take its place; leave one of them out"))
     for number, arms in enumerate(study.arms):
         at: TomlPlace = ("arms", number)
         if arms.repeats and arms.passes:
@@ -172,6 +190,7 @@ def _contradictions(study: Study) -> list[tuple[TomlPlace, str]]:
             found.append(((*at, "states"), "as-served is for recordings of engines that are not controlled"))
         if len(set(arms.states)) != len(arms.states):
             found.append(((*at, "states"), "a state stands there twice"))
+        found += [(_inside(at, key), sentence) for key, sentence in arms_mistakes(arms)]
     for name, tables in (("arms", study.arms), ("engine", study.engines)):
         names = [table.name for table in tables]
         if len(tables) > 1 and (None in names or len(set(names)) != len(names)):
@@ -179,6 +198,18 @@ def _contradictions(study: Study) -> list[tuple[TomlPlace, str]]:
                 ((name, len(tables) - 1, "name"), f"several [[{name}]] need a name each, all different")
             )
     return found
+
+
+def _range_mistakes(episodes: str | None) -> list[str]:
+    try:
+        positions(episodes or "0")
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def _inside(table: TomlPlace, key: str | None) -> TomlPlace:
+    return table if key is None else (*table, key)
 
 
 def _given(model: str, own: tuple[ModelTable, ...]) -> ModelTable:

@@ -11,4 +11,4 @@ def refuse_options(name: str, options: dict[str, Any]) -> None:
     """Raise ``UsageError`` for an option that was given and that this workload does not have."""
     given = sorted(option for option, value in options.items() if value is not None)
     if given:
-        raise UsageError(f"the workload {name} has no option {given[0]!r}.")
+        raise UsageError(f"the workload {name} has no option {given[0]!r}; leave it out.")

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from replay.study.cells import cells_of, positions
+from replay.study.cells import cells_of
+from replay.study.episode_range import positions
 from replay.study.study_file import PRESETS, load_study, parse_study
 from tracer.episode import CacheState, Carry
-from tracer.errors import UsageError
+from tracer.errors import EngineMissing, UsageError
+
+ROOT = Path(__file__).resolve().parents[3]
 
 GOOD = """\
 name = "mine"
@@ -105,6 +108,27 @@ MISTAKES = [
     ("turns = 3", "episodes_per_cell = 3", "line 5, workload.episodes_per_cell: .*needs episodes"),
     ("turns = 3", 'episodes = "all"', "line 5, workload.episodes: .*regex"),
     ("[[arms]]", '[[arms]]\nstates = ["cold"]\n[[arms]]', r"line 20, arms\[1\]\.name: .*name each"),
+    ("turns = 3", 'episodes = "3-1"', r"line 5, workload\.episodes: .*write 1-3"),
+    ("turns = 3", 'episodes = "0-1,5-3"', r"line 5, workload\.episodes: .*write 3-5"),
+    ("turns = 3", 'episodes = "0-999999999"', r"line 5, workload\.episodes: .*regex"),
+    ("turns = 3", "turns = 11", r"line 5, workload\.turns: office has 10 turns"),
+    ("turns = 3", 'subset = "paper"', r"line 5, workload\.subset: .*office has no option 'subset'; leave it"),
+    ('name = "office"', 'name = "gsm8k"', r"line 5, workload\.turns: .*no option 'turns'; leave it"),
+    ('"office"\nturns = 3', '"gsm8k"\nsubset = "paper"', r"line 5, workload\.subset: .*no option 'subset'"),
+    ('"office"\nturns = 3', '"gsm8k"\nagent = "oracle"', r"line 5, workload\.agent: .*no option 'agent'"),
+    ('"office"\nturns = 3', '"bfcl"\nfile = "a.jsonl"', r"line 5, workload\.file: .*no option 'file'"),
+    ('"office"\nturns = 3', '"bfcl"\nsubset = "papper"', r"line 5, workload\.subset: .*paper, all, cpu8"),
+    ('"office"\nturns = 3', '"bfcl"\nsubset = "cpu8"\nagent = "model"', "line 3, workload: .*agent oracle"),
+    ("threads = 2", 'model = "c.gguf"', r"line 16, engine\[0\]\.model: .*\[\[model\]\]"),
+    ('"warm"]', '"warm", "snapshot"]\ncarry = "carried-over"', "line 19, .*without carry"),
+    ('"warm"]', '"warm", "snapshot"]\ncarry = "sentinel"', "line 19, .*without carry"),
+    ('["cold", "warm"]', '["cold", "snapshot"]', r"line 19, arms\[0\]\.states: .*put warm before it"),
+    ('["cold", "warm"]', '["cold", "snapshot", "warm"]', r"line 19, .*put warm before it"),
+    ('["cold", "warm"]', '["no-prompt-cache", "snapshot"]', r"line 19, .*put warm before it"),
+    ('"warm"]', '"warm", "snapshot"]\npriming = ["self"]', "line 19, .*add own or lockstep"),
+    ('"warm"]', '"warm", "snapshot"]\nway = "closed-loop"', r"line 19, arms\[0\]\.states: .*leave cold out"),
+    ('["cold", "warm"]', '["cold"]\npriming = ["self"]', r"line 20, arms\[0\]\.priming: .*add warm"),
+    ('"warm"]', '"warm"]\npriming = ["restored"]', r"line 20, arms\[0\]\.priming: .*own, lockstep, self"),
 ]  # fmt: skip
 
 
@@ -117,6 +141,50 @@ def test_a_mistake_is_named_with_its_line_and_key(right: str, wrong: str, messag
     assert sentence.startswith("study.toml")
     assert re.search(message, sentence, re.DOTALL), sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        'states = ["warm", "snapshot"]',
+        'states = ["warm", "snapshot"]\npriming = ["self"]',  # the recording is the reference
+        'states = ["snapshot"]',
+        'states = ["cold", "warm", "snapshot"]\npasses = 2',
+        'states = ["cold", "warm", "snapshot"]\npriming = ["self", "lockstep"]',
+        'states = ["warm", "snapshot"]\nway = "closed-loop"',
+        'states = ["cold", "no-prompt-cache"]\npriming = ["self"]',
+    ],
+)
+def test_arms_that_can_be_run_are_not_refused(arms: str) -> None:
+    assert parse_study(GOOD.replace('states = ["cold", "warm"]', arms)).arms
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "h200").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_studies_that_were_run_are_valid(path: Path) -> None:
+    assert parse_study(path.read_text(encoding="utf-8"), path.name).workload.name in ("chat", "gsm8k", "bfcl")
+
+
+@pytest.mark.llama
+def test_a_weight_format_that_the_quantizer_lacks_is_named() -> None:
+    with pytest.raises(UsageError, match=r"line 9, model\[0\]\.formats: there is no weight format 'Q9_Z'"):
+        parse_study(GOOD.replace('"Q8_0"', '"Q9_Z"'))
+
+
+def test_formats_are_not_checked_where_the_quantizer_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tracer.engines.llama import quantize
+
+    def missing() -> dict[int, str]:
+        raise EngineMissing("not installed")
+
+    monkeypatch.setattr(quantize, "weight_format_names", missing)
+    assert parse_study(GOOD.replace('"Q8_0"', '"Q9_Z"')).models[0].formats == ("F16", "Q9_Z")
+
+
+def test_a_range_of_the_command_line_that_runs_backwards_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--episodes: the range 5-3 runs backwards; write 3-5\."):
+        load_study("smoke", (), "5-3")
 
 
 def test_no_engine_and_no_model_are_said() -> None:

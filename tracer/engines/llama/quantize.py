@@ -64,10 +64,7 @@ def make_ladder(
     A file that an earlier run wrote from the same source is kept. Raises ``UsageError`` for an
     unknown format and ``EngineError`` when the quantizer fails.
     """
-    numbers = {name: number for number, name in weight_format_names().items()}
-    for name in formats:
-        if name not in numbers:
-            raise UsageError(f"There is no weight format {name!r}; some are F16, Q8_0, Q4_K_M and Q3_K_M.")
+    numbers = check_formats(formats)
     source_format = format_of(source)
     warnings = []
     if source_format not in _FULL:
@@ -102,6 +99,15 @@ def make_ladder(
     whole = msgspec.structs.replace(ladder, formats=(*ladder.formats, *others))
     (folder / RECORD_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(whole), indent=1))
     return ladder
+
+
+def check_formats(formats: Sequence[str]) -> dict[str, int]:
+    """The library's numbers of all weight formats. Raises ``UsageError`` for a name that it does not have."""
+    numbers = {name: number for number, name in weight_format_names().items()}
+    for name in formats:
+        if name not in numbers:
+            raise UsageError(f"there is no weight format {name!r}; some are F16, Q8_0, Q4_K_M and Q3_K_M.")
+    return numbers
 
 
 def quantize(source: Path, target: Path, number: int) -> None:

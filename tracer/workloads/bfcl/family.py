@@ -60,11 +60,8 @@ class BfclFamily:
         ``turns``: only the first user turns of each; such an episode is not scored.
         """
         refuse_options(NAME, options)
+        self.check_options(subset=subset, agent=agent)
         subset = subset or "paper"
-        if subset not in SUBSETS:
-            raise UsageError(f"workload {NAME} has no subset {subset!r}; choose from {', '.join(SUBSETS)}.")
-        if subset == "cpu8" and agent == "model":
-            raise UsageError("the subset cpu8 is for models that cannot call these tools: only agent oracle.")
         entries = dataset.read_entries(require_wheel())
         if subset == "paper":
             entries = entries[: dataset.PAPER_EPISODES]
@@ -73,6 +70,13 @@ class BfclFamily:
         chosen = agent or ("oracle" if subset == "cpu8" else "model")
         for entry in entries:
             yield BfclEpisode(episode_spec(entry.episode_id, subset, chosen, history or "ids", turns))
+
+    def check_options(self, *, subset: str | None = None, agent: str | None = None, **_: Any) -> None:
+        """Raise ``UsageError`` for a subset that there is not, or that the agent cannot be asked for."""
+        if subset is not None and subset not in SUBSETS:
+            raise UsageError(f"workload {NAME} has no subset {subset!r}; choose from {', '.join(SUBSETS)}.")
+        if subset == "cpu8" and agent == "model":
+            raise UsageError("the subset cpu8 is for models that cannot call these tools: only agent oracle.")
 
     def from_spec(self, spec: WorkloadSpec) -> Workload:
         """The episode that a trace describes; needs the same wheel, kept by ``cachetrace bfcl setup``."""

@@ -35,10 +35,14 @@ class OfficeFamily:
     ) -> Iterator[Workload]:
         """The first ``turns`` (1 to 10) user turns; the oracle drives unless the agent is the model."""
         refuse_options(self.name, options)
+        self.check_options(turns=turns)
         turns = len(TURNS) if turns is None else turns
-        if not 1 <= turns <= len(TURNS):
-            raise UsageError(f"office has {len(TURNS)} turns, so --turns takes 1 to {len(TURNS)}.")
         yield Office(turns, agent or "oracle", history or "ids")
+
+    def check_options(self, *, turns: int | None = None, **_: Any) -> None:
+        """Raise ``UsageError`` for more turns than there are."""
+        if turns is not None and not 1 <= turns <= len(TURNS):
+            raise UsageError(f"office has {len(TURNS)} turns, so turns takes 1 to {len(TURNS)}.")
 
     def from_spec(self, spec: WorkloadSpec) -> Workload:
         """The same episode again, from what the trace holds."""

@@ -76,10 +76,10 @@ def _facts(a: Arm, b: Arm, verdict: RequestVerdict) -> Iterator[str]:
         yield f"the flip takes a drift of {at_least}{number(flip.least_drift)}"
     if flip.reference is not None:
         reference = flip.reference
-        of = "" if reference.drift_from is None else reference.drift_from.of
+        caveat = f" ({reference.caveat})" if reference.caveat else ""
         yield (
-            f"drift{of} of other requests: median {number(reference.q50)}, 99 % {number(reference.q99)}, "
-            f"largest {number(reference.largest)}, over {reference.positions} positions"
+            f"drift of other requests: median {number(reference.q50)}, 99 % {number(reference.q99)}, "
+            f"largest {number(reference.largest)}, over {reference.positions} positions{caveat}"
         )
     reason = f" ({markdown(flip.triage_reason)})" if flip.triage_reason else ""
     yield f"triage: {flip.triage}{reason}"

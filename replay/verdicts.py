@@ -86,10 +86,16 @@ class ReferenceDrift(Struct, frozen=True, kw_only=True):
     requests: int = 0
     """How many other requests the positions come from."""
     drift_from: DriftFrom | None = None
+    """``CHOSEN`` as soon as one of these requests has no other: the quantiles bound the drift from below."""
     q50: float | None = None
     q95: float | None = None
     q99: float | None = None
     largest: float | None = None
+
+    @property
+    def caveat(self) -> str:
+        """What has to be said beside the quantiles; "" where they are of the drift over the lists."""
+        return "some by the chosen token alone" if self.drift_from is DriftFrom.CHOSEN else ""
 
 
 class FlipSide(Struct, frozen=True, kw_only=True):

@@ -86,6 +86,8 @@ class RequestRow(Struct, frozen=True):
     cached_tokens: int | None = None
     drift: float | None = None
     """Largest drift in this request."""
+    drift_at_least: bool = False
+    """It is that of the chosen token alone, which the drift over the lists is never below."""
 
 
 class ArmName(Struct, frozen=True):

@@ -237,8 +237,8 @@ def _reads_lists(pair: RequestPair, detail: Detail) -> bool:
 
 
 def _drift_from(pair: RequestPair, detail: Detail) -> DriftFrom:
-    """Equal rows have equal lists, read or not."""
-    if pair.finding.equal and pair.finding.evidence is Evidence.ROW:
+    """Equal rows have equal lists, read or not; lists that were found equal do not drift."""
+    if pair.finding.equal and pair.finding.evidence in (Evidence.ROW, Evidence.TOP_K):
         return DriftFrom.TOP_K
     if detail is Detail.PATH or pair.listed_a.alternatives is None or pair.listed_b.alternatives is None:
         return DriftFrom.CHOSEN

@@ -10,10 +10,10 @@ verdict           when
 within drift      least drift ≤ the reference's 99th percentile. A flip that ordinary drift made has a
                   drift drawn from the reference, so about one in a hundred such flips lies above
 unexplained       above that
-suspected         above ``FAR`` times the LARGEST reference drift, unless that is of the chosen tokens
-corruption        alone, which bounds the drift from below only; or a number that is not finite; or
-                  one arm repeats a single token ``REPETITION`` times or more to its end and the other
-                  does not
+suspected         above ``FAR`` times the LARGEST reference drift, unless some of that is of the chosen
+corruption        token alone, which bounds it from below only; or a number that is not finite; or one
+                  arm repeats a single token ``REPETITION`` times or more to its end and the other does
+                  not
 too few           fewer than ``FEWEST_POSITIONS`` reference positions: with n below 50 the largest of
 positions         them stands for less than the 98th percentile, so nothing can be told from it
 ================  =====================================================================================
@@ -105,12 +105,12 @@ def _against_reference(flip: Flip, reference: ReferenceDrift) -> tuple[Triage, s
             return Triage.UNEXPLAINED, "one arm ended here, so there is no margin to hold against the drift"
         return Triage.UNEXPLAINED, "the margin at the flip was not observed"
     said = f"it takes a drift of {'at least ' if flip.least_drift_is_bound else ''}{need:.3g}"
-    chosen_only = reference.drift_from is DriftFrom.CHOSEN
-    positions = f"{n} other positions" + (", in the chosen token alone," if chosen_only else "")
+    positions = f"{n} other positions" + (f", {reference.caveat}," if reference.caveat else "")
     if need <= q99:
         return Triage.WITHIN_DRIFT, f"{said}; 99 % of {positions} drift by up to {q99:.3g}"
     # The chosen token's drift is never larger, so a flip beyond it may still be within the drift.
-    if not chosen_only and largest > 0 and need > FAR * largest:
+    bounded_below = reference.drift_from is DriftFrom.CHOSEN
+    if not bounded_below and largest > 0 and need > FAR * largest:
         return (
             Triage.SUSPECTED_CORRUPTION,
             f"{said}, over {FAR:g} times the largest of {n} others, {largest:.3g}",

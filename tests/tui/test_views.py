@@ -25,6 +25,7 @@ from tui.views.rates import rates_of
 from tui.views.requests import requests_view
 from tui.views.stream import EpisodeStream
 from tui.views.top_k import top_k_view
+from tui.widgets.requests import drift_text
 
 
 @pytest.fixture
@@ -154,6 +155,23 @@ def test_without_a_flip_it_opens_where_the_numbers_drifted_most(tmp_path) -> Non
     rows = requests_view(model, cursor).rows
     assert [row.drift for row in rows] == [v.max_drift for v in model.pair(cursor).verdicts.values()]
     model.close()
+
+
+def test_drift_of_the_chosen_token_alone_is_marked_in_a_long_trace(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "long.msgpack"
+    write_trace(path, requests=3, tokens=16, arms=[ArmSpec(), ArmSpec(state="warm", drift=1e-2)])
+    texts, names = {}, {}
+    for limit in (0, 1000):
+        monkeypatch.setattr("tui.trace_model._TOKENS_READ_WHOLE", limit)
+        model = TraceModel.open(path)
+        cursor = model.start(None, None)
+        assert cursor.arm == 1
+        texts[limit] = [drift_text(row) for row in requests_view(model, cursor).rows]
+        names[limit] = dict(flip_card(model, Cursor(1, 0, 1)).sections)["numbers"][0][0]
+        model.close()
+    assert [text.startswith("≥") for text in texts[0]] == [False, True, True]
+    assert not any(text.startswith("≥") for text in texts[1000])
+    assert (names[0], names[1000]) == ("largest drift of the chosen token", "largest drift")
 
 
 def test_the_rates_are_the_reports(flipped, model) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replay.divergence import AfterFlip, after_flip
 from replay.divergence.views import NextStep
-from replay.verdicts import DriftFrom, Flip, FlipSide, RequestVerdict
+from replay.verdicts import Flip, FlipSide, RequestVerdict
 from tracer.episode import Exposure, ExposureSource
 from tui.numbers import count_text, small_text, value_text
 from tui.palette import NOT_OBSERVED
@@ -48,9 +48,10 @@ def _length(model: TraceModel, arm: int | None, request: int) -> int:
 
 
 def _no_flip(model: TraceModel, pair: ArmPair, title: str, verdict: RequestVerdict) -> FlipCard:
+    of = "" if verdict.drift_from is None else verdict.drift_from.of
     facts = [
-        ("largest drift", small_text(verdict.max_drift)),
-        ("median drift", small_text(verdict.median_drift)),
+        (f"largest drift{of}", small_text(verdict.max_drift)),
+        (f"median drift{of}", small_text(verdict.median_drift)),
         ("first drift at", count_text(verdict.first_drift)),
         ("compared", f"{verdict.compared_positions} tokens"),
         ("evidence", NOT_OBSERVED if verdict.evidence is None else str(verdict.evidence)),
@@ -84,8 +85,8 @@ def _margins(model: TraceModel, pair: ArmPair, flip: Flip) -> tuple[tuple[str, s
         spread = f"median {small_text(reference.q50)}, 95 % {small_text(reference.q95)}, "
         spread += f"99 % {small_text(reference.q99)}, largest {small_text(reference.largest)}"
         over = f"over {reference.positions} other positions"
-        if reference.drift_from is DriftFrom.CHOSEN:
-            over += " (of the chosen tokens alone)"
+        if reference.caveat:
+            over += f" ({reference.caveat})"
         facts.append(("reference drift", f"{spread} {over}"))
     facts.append((f"{model.label(pair.a)} chose", _choice(flip.a, flip.b)))
     facts.append((f"{_label(model, pair)} chose", _choice(flip.b, flip.a)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replay.verdicts import RequestVerdict, Verdict
+from replay.verdicts import DriftFrom, RequestVerdict, Verdict
 from tracer.exposure import ExposureVerdict
 from tui.trace_model import TraceModel
 from tui.view_model import ArmCell, ArmName, Cursor, Filter, RequestRow, RequestsView
@@ -69,6 +69,7 @@ def _row(
         flip_position=flip.position if flip is not None else None,
         margin=flip.a.margin if flip is not None else None,
         drift=verdict.max_drift if verdict is not None else None,
+        drift_at_least=verdict is not None and verdict.drift_from is DriftFrom.CHOSEN,
         cached_tokens=next((cell.cached_tokens for cell in cells if cell.arm == chosen), None),
     )
 

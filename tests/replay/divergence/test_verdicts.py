@@ -38,7 +38,10 @@ def test_identical_by_row():
 
 
 def test_identical_by_top_k_and_by_chosen():
-    assert verdict_of(same(prints=None), same()).evidence is Evidence.TOP_K
+    for detail in ("alternatives", "path"):
+        verdict = verdict_of(same(prints=None), same(), detail=detail)
+        assert (verdict.verdict, verdict.evidence) == (Verdict.IDENTICAL, Evidence.TOP_K)
+        assert (verdict.max_drift, verdict.drift_from) == (0.0, DriftFrom.TOP_K)
     verdict = verdict_of(same(prints=None, lists=None), same())
     assert (verdict.verdict, verdict.evidence) == (Verdict.IDENTICAL, Evidence.CHOSEN)
 

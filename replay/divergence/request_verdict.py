@@ -26,10 +26,10 @@ from tracer.tracefile.arm_index import LOST
 
 
 class Detail(StrEnum):
-    """How much of a trace is read for drift. Verdicts are the same with both."""
+    """How much of a trace is read for drift. Verdicts, flips and their triage are the same with both."""
 
     PATH = "path"
-    """Drift of the chosen token only; the top-k lists stay unread except at flips."""
+    """Drift of the chosen token only; the top-k lists stay unread except for flips and their triage."""
     ALTERNATIVES = "alternatives"
     """Drift as design defines it: over all ids in both top-k lists."""
 

@@ -11,7 +11,8 @@ import typer
 FEW_FILES = 400
 """From two up to this many traces the mechanism is worked out without being asked for."""
 MANY_FILES = 20
-"""Above this many traces drift is that of the chosen token, and the top-k lists stay unread."""
+"""Above this many traces the top-k lists are read only where a flip needs them, and tables hold the drift
+of the chosen token, under its own name."""
 
 
 class Format(StrEnum):

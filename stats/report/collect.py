@@ -37,7 +37,7 @@ class CollectOptions(Struct, frozen=True, kw_only=True):
     anyway: bool = False
     near_tie: float = DEFAULT_NEAR_TIE
     detail: Detail = Detail.ALTERNATIVES
-    """``path`` leaves the top-k lists unread, which is what a report over many files does."""
+    """``path`` leaves the top-k lists unread but for flips, which is what a report over many files does."""
     mechanism: bool = False
     """Also read margins, drift and gap changes of every compared position."""
     state_pairs: tuple[tuple[CacheState, CacheState], ...] = ()

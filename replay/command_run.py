@@ -19,6 +19,7 @@ from replay.summary import summary_lines
 from tracer.engines.choice import EngineChoice
 from tracer.episode import CacheState, Carry, Priming, Way
 from tracer.errors import EngineError, UsageError
+from tracer.output_folder import make_folder
 from tracer.progress import progress_for
 from tracer.recording import carry_of, keeps_rows, this_command
 from tracer.tracefile import TraceReader
@@ -129,7 +130,13 @@ def _traces(path: Path, output: Path | None, carry: Carry) -> tuple[Path, ...]:
     if output.exists():
         raise UsageError(f"{output} exists already; name another copy with -o, or replay {output} itself.")
     TraceReader.open(path).close()  # raises when it is no trace file, before anything is copied
-    shutil.copyfile(path, output)
+    make_folder(output.parent)
+    try:
+        shutil.copyfile(path, output)
+    except OSError as error:
+        raise UsageError(
+            f"{output} cannot be written ({error.strerror}); name another copy with -o."
+        ) from error
     return (output,)
 
 

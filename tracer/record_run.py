@@ -15,6 +15,7 @@ from tracer.engines.base import Engine
 from tracer.engines.choice import EngineChoice
 from tracer.episode import ArmEnd, CacheState, Carry, Message, Priming, RunPlace, Sampling
 from tracer.errors import EngineError, TraceFormatError, UsageError
+from tracer.output_folder import make_folder
 from tracer.progress import ArmProgress, progress_for
 from tracer.recording import (
     CARRIED_RUN,
@@ -185,7 +186,7 @@ class RecordRun:
         place: RunPlace,
         progress: ArmProgress,
     ) -> ArmEnd | None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if self.resume and path.exists():
             end = resume_recording(engine, path, settings, place, progress)
             if end is None:

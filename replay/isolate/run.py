@@ -26,6 +26,7 @@ from tracer.episode import (
     default_priming,
 )
 from tracer.errors import EngineError, StateRefused, UsageError
+from tracer.output_folder import make_folder
 from tracer.progress import ArmProgress
 from tracer.recording import new_run_id
 from tracer.tracefile import TraceReader, TraceWriter
@@ -56,7 +57,7 @@ def run_isolate(
     An experiment that this engine cannot do is left out with a note. Raises ``EngineError`` when an arm
     fails, ``UsageError`` when a file of another experiment stands in the way.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     done = 0
     for experiment in options.experiments:
         path = folder / f"{experiment}{SUFFIX}"

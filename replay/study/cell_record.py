@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from replay.study.cells import Cell
 from tracer.errors import UsageError
+from tracer.output_folder import make_folder
 
 RECORD_FILE = "cell.json"
 LOCK_FILE = ".cell.lock"
@@ -53,6 +54,10 @@ def read_record(cell: Cell, study_folder: Path) -> CellRecord | None:
         record = msgspec.json.decode(path.read_bytes(), type=CellRecord)
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise UsageError(
+            f"{study_folder} cannot be the study's folder: a file is in the way; give another one with -o."
+        ) from None
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{path} cannot be read ({error}); move the folder {path.parent} away.") from error
     if _differ_by_their_data(record.cell, cell):
@@ -77,7 +82,7 @@ def _differ_by_their_data(before: Cell, now: Cell) -> bool:
 def write_record(record: CellRecord, study_folder: Path) -> None:
     """Replace the record in one step."""
     folder = study_folder / record.cell.cell_id
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     half = folder / f".{RECORD_FILE}.{os.getpid()}"
     half.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
     half.replace(folder / RECORD_FILE)

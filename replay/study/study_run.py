@@ -15,7 +15,8 @@ from replay.study.cells import Cell
 from replay.study.child_process import CellOrder, CellReply, run_in_child
 from replay.study.manifest import write_manifest
 from replay.study.study_file import Study
-from tracer.errors import EngineError
+from tracer.errors import EngineError, UsageError
+from tracer.output_folder import make_folder
 from tracer.progress import ArmProgress, time_left
 
 
@@ -87,6 +88,10 @@ class StudyRun:
             lock.acquire(blocking=False)
         except Timeout:
             return replace(begun, reason="another process is running it")
+        except OSError as error:
+            raise UsageError(
+                f"{lock.lock_file} cannot be written ({error.strerror}); give another folder with -o."
+            ) from error
         try:
             write_record(begun, self._folder)
             reply = run_in_child(order)
@@ -103,7 +108,7 @@ class StudyRun:
 
     def _lock(self, cell: Cell) -> FileLock:
         folder = self._folder / cell.cell_id
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         return FileLock(folder / LOCK_FILE)
 
     def _state(self, cell: Cell) -> CellState:

@@ -50,6 +50,13 @@ def test_demo_records_replays_and_reports(tmp_path: Path) -> None:
     assert path.stat().st_size == size, "what the file has is not run again"
 
 
+@pytest.mark.parametrize("option", [("-o", "mine.msgpack"), ("--turns", "3")])
+def test_a_recorded_demo_takes_no_file_and_no_turns(option: tuple[str, str]) -> None:
+    refused = run("demo", "--recorded", "--no-screen", *option)
+    assert isinstance(refused.exception, UsageError)
+    assert str(refused.exception).endswith("leave out -o and --turns.")
+
+
 def test_a_recorded_demo_is_copied_not_opened_in_place(tmp_path, monkeypatch, flipped) -> None:
     import tui.demo as demo
 

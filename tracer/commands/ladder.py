@@ -32,8 +32,11 @@ def ladder(
 
     from tracer.clean_text import clean
     from tracer.engines.llama.quantize import make_ladder
+    from tracer.errors import UsageError
 
     names = [name.strip().upper() for name in formats.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--formats names no weight format; give some, such as F16,Q8_0,Q4_K_M.")
     record = make_ladder(model, names, output, say=lambda text: typer.echo(clean(text), err=True))
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(record), indent=1))

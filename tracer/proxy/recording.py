@@ -41,6 +41,7 @@ from tracer.episode import (
     WorkloadSpec,
 )
 from tracer.errors import CachetraceError
+from tracer.output_folder import make_folder
 from tracer.prefix_break import PreviousRequest, find_prefix_break
 from tracer.proxy.exchange import Exchange
 from tracer.tracefile import TraceWriter
@@ -92,7 +93,7 @@ class Recording:
         self._warned: set[str] = set()
         self.written = 0
         self._thread = threading.Thread(target=self._write_all, name="cachetrace-recording")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._thread.start()
 
     def take(self, exchange: Exchange) -> None:

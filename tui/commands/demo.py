@@ -45,8 +45,11 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Wire the options to ``tui.demo``; its help text is ``HELP``."""
+    from tracer.errors import UsageError
     from tui.demo import DEFAULT_FILE, TURNS, printed_report, record_and_replay, recorded_copy
 
+    if recorded and (output is not None or turns is not None):
+        raise UsageError("--recorded opens a trace that is shipped as it is; leave out -o and --turns.")
     path = recorded_copy() if recorded else output or DEFAULT_FILE
     run = not recorded and _must_run(path, choice)
     from stats.commands.written import terminal_width, write_text

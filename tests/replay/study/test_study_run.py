@@ -307,6 +307,13 @@ def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
         whole.run(cells_of(study), quiet=True)
 
 
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    path, out = write_study(tmp_path), tmp_path / "out"
+    (out / "plain" / ".cell.lock").mkdir(parents=True)  # what even the administrator cannot write over
+    with pytest.raises(UsageError, match=r"\.cell\.lock cannot be written .*give another folder with -o"):
+        run(path, out)
+
+
 def test_the_manifest_says_layers_sampling_order_and_hashes(tmp_path: Path) -> None:
     run(write_study(tmp_path), tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -7,6 +7,7 @@ import struct
 import msgspec
 import pytest
 
+from tracer.engines.llama import quantize
 from tracer.engines.llama.gguf_file import check_whole, read_head
 from tracer.engines.llama.template import ChatTemplate
 from tracer.episode import Message
@@ -40,6 +41,17 @@ def test_head_of_a_small_file(tmp_path):
     ]
     assert head.weights_at % 32 == 0
     check_whole(path)
+
+
+def test_a_ladder_into_a_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(quantize, "weight_format_names", lambda: {7: "Q8_0"})
+    (tmp_path / "m.gguf").write_bytes(small_gguf())
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="file is a file, and a folder is needed; give another one with -o"):
+        quantize.make_ladder(tmp_path / "m.gguf", ["Q8_0"], tmp_path / "file")
+    with pytest.raises(UsageError, match="no weight format 'Q9_Z'"):
+        quantize.make_ladder(tmp_path / "m.gguf", ["Q9_Z"], tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
 
 
 def test_damaged_heads_are_one_sentence(tmp_path):

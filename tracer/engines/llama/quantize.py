@@ -20,6 +20,7 @@ from tracer.engines.llama.gguf_file import GgufTensor, read_head
 from tracer.engines.llama.library import library_version, load_library, usable_cores
 from tracer.engines.llama.model import file_sha256, weight_format_names
 from tracer.errors import EngineError, UsageError
+from tracer.output_folder import make_folder
 
 RECORD_FILE = "ladder.json"
 DEFAULT_FORMATS = ("F16", "Q8_0", "Q4_K_M", "Q3_K_M")
@@ -73,7 +74,7 @@ def make_ladder(
             "holds more than that file did, F16 included."
         )
         say(warnings[0])
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     source_sha256 = file_sha256(source)
     earlier = _earlier(folder, source_sha256)
     records: list[FormatRecord] = []
@@ -97,7 +98,12 @@ def make_ladder(
     )
     others = tuple(record for name, record in earlier.items() if name not in formats)
     whole = msgspec.structs.replace(ladder, formats=(*ladder.formats, *others))
-    (folder / RECORD_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(whole), indent=1))
+    try:
+        (folder / RECORD_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(whole), indent=1))
+    except OSError as error:
+        raise UsageError(
+            f"{folder / RECORD_FILE} cannot be written ({error.strerror}); give another folder with -o."
+        ) from error
     return ladder
 
 

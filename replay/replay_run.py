@@ -21,7 +21,13 @@ from replay.arm_schedule import PlannedArm, ReplayOptions, arms_there, planned_a
 from replay.body_source import BodySource, is_body_recording
 from replay.engine_guard import check_engine, settings_as_recorded
 from replay.recorded_source import RecordedSource, source_arm
-from replay.snapshot_reference import SpillingShelf, kept_states, reference_arm, states_made_again
+from replay.snapshot_reference import (
+    SpillingShelf,
+    could_be_reference,
+    kept_states,
+    reference_arm,
+    states_made_again,
+)
 from tracer.arm_loop import ArmPlan, StartFrom, execute_arm
 from tracer.cache_states import refuse_impossible
 from tracer.engines.base import Engine
@@ -240,9 +246,10 @@ class ReplayRun:
     # ---- snapshot
 
     def _shelf_for(self, planned: PlannedArm) -> StateShelf | None:
-        """Keep the states of the first warm arm of this run when a snapshot arm will ask for them."""
-        wanted = CacheState.SNAPSHOT in self._options.states and planned.state is CacheState.WARM
-        first = planned.repeat == 0 and planned.pass_index == 0 and self._options.way is Way.FIXED
+        """Keep the states of this run's first possible reference when a snapshot arm will ask for them."""
+        possible = could_be_reference(planned.state, planned.priming, planned.pass_index)
+        wanted = CacheState.SNAPSHOT in self._options.states and possible
+        first = planned.repeat == 0 and self._options.way is Way.FIXED
         if not (wanted and first and self._shelf_of is None and self._engine.capabilities.snapshot):
             return None
         self._shelf = SpillingShelf()
@@ -260,7 +267,7 @@ class ReplayRun:
         if reference is None:
             raise StateRefused(
                 "snapshot restores the states that a warm arm met, and this file has no complete warm arm of "
-                "this engine configuration; replay with --state warm,snapshot."
+                "this engine configuration with priming own or lockstep; replay with --state warm,snapshot."
             )
         kept = kept_states(self._path, trace, reference)
         if kept is not None:

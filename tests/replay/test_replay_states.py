@@ -61,6 +61,23 @@ def test_snapshot_uses_the_states_of_a_warm_arm_of_the_same_run(recording):
         assert [trace.arms[i].label for i in references] == ["warm"]
 
 
+def test_snapshot_never_restores_what_an_arm_met_that_asked_each_request_twice(tmp_path, script, recording):
+    """Such an arm met its own prompts, and no reference may: neither in one run nor in a later one."""
+    recording.replay("warm", "snapshot", primings=(Priming.SELF,), repeats=1)
+    with TraceReader.open(recording.path) as trace:
+        (snapshot,) = [a for a in trace.arms if a.state is CacheState.SNAPSHOT]
+        assert trace.arms[snapshot.reference_arm].label == "recording"
+    engine = FakeEngine(script)
+    record(tmp_path / "cold.msgpack", engine, state=CacheState.COLD)
+    cold = Recording(tmp_path / "cold.msgpack", engine)
+    with pytest.raises(StateRefused, match="with priming own or lockstep"):
+        cold.replay("warm", "snapshot", primings=(Priming.SELF,), repeats=1)
+    cold.replay("warm", "snapshot", primings=(Priming.SELF, Priming.OWN), repeats=1)
+    with TraceReader.open(cold.path) as trace:
+        (snapshot,) = [a for a in trace.arms if a.state is CacheState.SNAPSHOT]
+        assert trace.arms[snapshot.reference_arm].label == "warm"
+
+
 def test_snapshot_uses_kept_states_without_serving_again(tmp_path, script):
     engine = FakeEngine(script)
     engine.save_state = lambda real=engine.save_state: _as_bytes(engine, real())

@@ -143,22 +143,6 @@ def test_a_mistake_is_named_with_its_line_and_key(right: str, wrong: str, messag
     assert "\n" not in sentence
 
 
-@pytest.mark.parametrize(
-    "arms",
-    [
-        'states = ["warm", "snapshot"]',
-        'states = ["warm", "snapshot"]\npriming = ["self"]',  # the recording is the reference
-        'states = ["snapshot"]',
-        'states = ["cold", "warm", "snapshot"]\npasses = 2',
-        'states = ["cold", "warm", "snapshot"]\npriming = ["self", "lockstep"]',
-        'states = ["warm", "snapshot"]\nway = "closed-loop"',
-        'states = ["cold", "no-prompt-cache"]\npriming = ["self"]',
-    ],
-)
-def test_arms_that_can_be_run_are_not_refused(arms: str) -> None:
-    assert parse_study(GOOD.replace('states = ["cold", "warm"]', arms)).arms
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "h200").glob("*.toml")), ids=lambda path: path.stem)
 def test_the_studies_that_were_run_are_valid(path: Path) -> None:
     assert parse_study(path.read_text(encoding="utf-8"), path.name).workload.name in ("chat", "gsm8k", "bfcl")

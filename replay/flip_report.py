@@ -70,7 +70,9 @@ def _facts(a: Arm, b: Arm, verdict: RequestVerdict) -> Iterator[str]:
     assert flip is not None
     for arm, side in ((a, flip.a), (b, flip.b)):
         yield f"margin in {markdown_code(arm.label)}: {_margin(side)}"
-    yield f"drift at the flip: {number(flip.drift_at)}; largest drift before it: {number(flip.drift_before)}"
+    of = "" if flip.drift_from is None else flip.drift_from.of
+    before = f"largest drift{of} before it: {number(flip.drift_before)}"
+    yield f"drift at the flip: {number(flip.drift_at)}; {before}"
     if flip.least_drift is not None:
         at_least = "at least " if flip.least_drift_is_bound else ""
         yield f"the flip takes a drift of {at_least}{number(flip.least_drift)}"

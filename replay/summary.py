@@ -42,9 +42,10 @@ def _counts(comparison: Comparison) -> str:
         return f"not compared ({clean('; '.join(comparison.mismatches))})"
     counts = Counter(verdict.verdict for verdict in comparison.requests)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
-    drifts = [v.max_drift for v in comparison.requests if v.max_drift is not None]
-    if drifts and max(drifts) > 0:
-        said += f", drift up to {amount(max(drifts))}"
+    drifts = [(v.max_drift, v.drift_from) for v in comparison.requests if v.max_drift and v.drift_from]
+    if drifts:
+        largest, drift_from = max(drifts, key=lambda pair: pair[0])
+        said += f", drift{drift_from.of} up to {amount(largest)}"
     attributable = sum(1 for v in comparison.requests if v.attributable)
     return f"{said}, {attributable} attributable to the cache" if attributable else said
 

@@ -127,6 +127,8 @@ class Flip(Struct, frozen=True, kw_only=True):
     drift_at: float | None = None
     drift_before: float | None = None
     """Largest drift at the positions before the flip."""
+    drift_from: DriftFrom | None = None
+    """Of ``drift_before``; ``drift_at`` is always over the lists, the chosen tokens being different."""
     gap_change: float | None = None
     """Change of the gap between the baseline's two best tokens, b minus a."""
     raw_change: float | None = None

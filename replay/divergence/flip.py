@@ -6,7 +6,7 @@ import numpy as np
 
 from replay.divergence.numbers import Floats, Numbers, distance, gap_changes, listed_drift
 from replay.divergence.readable import Side
-from replay.divergence.request_verdict import RequestPair
+from replay.divergence.request_verdict import Detail, RequestPair
 from replay.verdicts import Flip, FlipSide
 from tracer.columns import PositionFlag, margins
 from tracer.episode import Request
@@ -32,6 +32,7 @@ def describe_flip(pair: RequestPair, position: int, near_tie: float) -> Flip:
         length_difference=token_a is None or token_b is None,
         drift_at=_at(drift, position),
         drift_before=_largest_before(drift, position),
+        drift_from=pair.drift_from(Detail.ALTERNATIVES),
         gap_change=_at(gap_changes(a, b, pair.compared), position),
         raw_change=_raw_change(pair, position),
         near_tie=None if margin is None else margin < near_tie,

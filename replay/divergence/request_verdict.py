@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
+from msgspec import structs
 
 from replay.divergence.evidence import Finding, compare_numbers
 from replay.divergence.guards import same_prompt
@@ -108,6 +109,14 @@ class RequestPair:
             return chosen_drift(self.numbers_a, self.numbers_b, self.compared)
         return listed_drift(self.listed_a, self.listed_b, self.compared)
 
+    def drift_from(self, detail: Detail) -> DriftFrom:
+        """What ``drift`` is taken over. Equal rows have equal lists, read or not, which do not drift."""
+        if self.finding.equal and self.finding.evidence in (Evidence.ROW, Evidence.TOP_K):
+            return DriftFrom.TOP_K
+        if detail is Detail.PATH or self.listed_a.alternatives is None or self.listed_b.alternatives is None:
+            return DriftFrom.CHOSEN
+        return DriftFrom.TOP_K
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -179,7 +188,7 @@ def _judge_tokens(pair: RequestPair, detail: Detail) -> Judged:
             first_drift=finding.first_unequal,
             max_drift=float(drift.max()) if drift.size else None,
             median_drift=_median(drift) if drift.size else None,
-            drift_from=_drift_from(pair, detail) if drift.size else None,
+            drift_from=pair.drift_from(detail) if drift.size else None,
             max_gap_change=_largest(gaps),
             exposure_a=pair.request_a.exposure,
             exposure_b=pair.request_b.exposure,
@@ -187,6 +196,18 @@ def _judge_tokens(pair: RequestPair, detail: Detail) -> Judged:
         ),
         flipped=pair if verdict is Verdict.FLIPPED else None,
         agreeing=_observed(everywhere[: pair.flip_position]),
+    )
+
+
+def with_lists(one: Judged, pair: RequestPair) -> Judged:
+    """The drift of ``one`` over both lists in place of the chosen token's alone; its verdict stays."""
+    if pair.listed_a.alternatives is None or pair.listed_b.alternatives is None:
+        return one
+    drift = listed_drift(pair.listed_a, pair.listed_b, pair.compared)
+    return replace(
+        one,
+        verdict=structs.replace(one.verdict, drift_from=DriftFrom.TOP_K),
+        agreeing=_observed(drift[: pair.flip_position]),
     )
 
 
@@ -234,15 +255,6 @@ def _reads_lists(pair: RequestPair, detail: Detail) -> bool:
     return detail is Detail.ALTERNATIVES and not (
         pair.finding.equal and pair.finding.evidence is Evidence.ROW
     )
-
-
-def _drift_from(pair: RequestPair, detail: Detail) -> DriftFrom:
-    """Equal rows have equal lists, read or not; lists that were found equal do not drift."""
-    if pair.finding.equal and pair.finding.evidence in (Evidence.ROW, Evidence.TOP_K):
-        return DriftFrom.TOP_K
-    if detail is Detail.PATH or pair.listed_a.alternatives is None or pair.listed_b.alternatives is None:
-        return DriftFrom.CHOSEN
-    return DriftFrom.TOP_K
 
 
 def _observed(drift: Floats) -> Floats:

@@ -73,7 +73,8 @@ def _moved(flip: Flip) -> str:
             return f"the {what} are not finite in one of them"
         return f"the {what} moved by up to {amount(flip.drift_at)}"
     if flip.drift_before is not None:
-        return f"before this token the {what} moved by up to {amount(flip.drift_before)}"
+        of = "" if flip.drift_from is None else flip.drift_from.of
+        return f"before this token the {what}{of} moved by up to {amount(flip.drift_before)}"
     return f"how far the {what} moved was not observed"
 
 

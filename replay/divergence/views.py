@@ -11,6 +11,7 @@ from replay.divergence.guards import FOLLOWING
 from replay.divergence.numbers import Booleans, Floats, Numbers, equal_rows, gap_changes
 from replay.divergence.readable import ReadableTrace, Side
 from replay.divergence.request_verdict import Detail, RequestPair
+from replay.verdicts import DriftFrom
 from tracer.columns import margins
 from tracer.episode import Request, ToolCall, ToolResult
 
@@ -24,6 +25,7 @@ class PositionDrift:
     """
 
     drift: Floats
+    drift_from: DriftFrom
     margin_a: Floats
     margin_b: Floats
     gap_change: Floats
@@ -79,6 +81,7 @@ def position_drift(trace: ReadableTrace, a: int, b: int, request: int) -> Positi
     longer = max(len(pair.numbers_a.path), len(pair.numbers_b.path))
     return PositionDrift(
         drift=_padded(pair.drift(Detail.ALTERNATIVES), longer),
+        drift_from=pair.drift_from(Detail.ALTERNATIVES),
         margin_a=_padded(_margins(pair.listed_a), longer),
         margin_b=_padded(_margins(pair.listed_b), longer),
         gap_change=_padded(gap_changes(pair.listed_a, pair.listed_b, pair.compared), longer),

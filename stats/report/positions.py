@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from replay.divergence.numbers import gap_changes
 from replay.divergence.readable import ReadableTrace, Side
 from replay.divergence.request_verdict import Detail, RequestPair
-from replay.verdicts import Comparison, Verdict
+from replay.verdicts import Comparison, DriftFrom, Verdict
 from stats.mechanism import Positions
 from tracer.columns import margins
 from tracer.episode import Exposure, Request
@@ -105,11 +105,13 @@ def _numbers(pair: RequestPair, n: int) -> tuple[NDArray[np.float32], ...]:
         margin = unobserved
     else:
         margin = margins(listed.alternatives, listed.path.flags)[:n]
+    in_full = pair.drift_from(Detail.ALTERNATIVES) is DriftFrom.TOP_K
+    drift = pair.drift(Detail.ALTERNATIVES)[:n] if in_full else unobserved
     with np.errstate(over="ignore"):
         return (
             margin.astype(np.float32),
             gap_changes(listed, pair.listed_b, n).astype(np.float32),
-            pair.drift(Detail.ALTERNATIVES)[:n].astype(np.float32),
+            drift.astype(np.float32),
         )
 
 

@@ -28,6 +28,11 @@ def drift_columns(key: str, title: str) -> tuple[Column, ...]:
     )
 
 
+def under_its_name(drift: float | None, drift_from: DriftFrom | None) -> tuple[float | None, ...]:
+    """One drift, one cell for each of ``KINDS``."""
+    return tuple(drift if kind is drift_from else None for kind in KINDS)
+
+
 def stands_under(kind: DriftFrom, among: Iterable[RequestVerdict]) -> Callable[[RequestVerdict], bool]:
     """Whose drift stands in the column of ``kind`` in a row over the requests ``among``.
 

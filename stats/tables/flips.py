@@ -8,6 +8,7 @@ from replay.verdicts import Comparison, FlipSide, RequestVerdict
 from stats.report.configuration import Key
 from stats.report.records import EpisodeRecord
 from stats.tables.basis import basis
+from stats.tables.drift import drift_columns, under_its_name
 from stats.tables.table import Cell, Column, Table
 from tracer.clean_text import token
 from tracer.episode import Exposure
@@ -38,7 +39,7 @@ def flips_table(episodes: Sequence[EpisodeRecord], names: Mapping[Key, str]) -> 
             Column(key="baseline_margin", title="margin", kind="number", unit="nat"),
             Column(key="arm_margin", title="margin in arm", kind="number", unit="nat"),
             Column(key="drift_at", title="drift", kind="number", unit="nat"),
-            Column(key="drift_before", title="drift before", kind="number", unit="nat"),
+            *drift_columns("drift_before", "drift before"),
             Column(key="exposure", title="cached/prompt"),
             Column(key="triage", title="triage"),
             Column(key="attributable", title="attributable", kind="flag"),
@@ -109,7 +110,7 @@ def _row(
         flip.a.margin,
         flip.b.margin,
         flip.drift_at,
-        flip.drift_before,
+        *under_its_name(flip.drift_before, flip.drift_from),
         exposure_text(request.exposure_a, request.exposure_b),
         str(flip.triage),
         request.attributable,

@@ -8,7 +8,7 @@ from replay.verdicts import Comparison, RequestVerdict
 from stats.report.configuration import Key
 from stats.report.records import EpisodeRecord
 from stats.tables.basis import basis
-from stats.tables.drift import drift_columns, largest_drifts
+from stats.tables.drift import drift_columns, under_its_name
 from stats.tables.flips import exposure_text
 from stats.tables.table import Cell, Column, Table
 
@@ -75,7 +75,7 @@ def _row(
         None if request.evidence is None else str(request.evidence),
         None if request.flip is None else request.flip.position,
         request.first_drift,
-        *largest_drifts([request]),
+        *under_its_name(request.max_drift, request.drift_from),
         exposure_text(request.exposure_a, request.exposure_b),
         request.attributable,
         len(group),

@@ -174,6 +174,19 @@ def test_drift_of_the_chosen_token_alone_is_marked_in_a_long_trace(tmp_path, mon
     assert (names[0], names[1000]) == ("largest drift of the chosen token", "largest drift")
 
 
+def test_without_lists_every_drift_is_that_of_the_chosen_token(tmp_path) -> None:
+    path = tmp_path / "chosen.msgpack"
+    warm = ArmSpec(state="warm", drift=1e-2, flips={1: 5}, observe="chosen")
+    write_trace(path, requests=3, tokens=16, arms=[ArmSpec(), warm])
+    model = TraceModel.open(path)
+    flip, drifted = Cursor(1, 3, 1), Cursor(2, 3, 1)
+    said = dict(dict(flip_card(model, flip).sections)["margins and drift"])
+    assert said["drift of the chosen token before it"] != "–"
+    assert "chosen token" in drift_view(model, drifted).note
+    assert any(name == "drift of the chosen token here" for name, _ in top_k_view(model, drifted).facts)
+    model.close()
+
+
 def test_the_rates_are_the_reports(flipped, model) -> None:
     rates = rates_of(flipped, 0.1)
     view = arms_view(model, at_flip(model), rates)

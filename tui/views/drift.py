@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from tui.trace_model import ArmPair, TraceModel
 from tui.view_model import Cursor, DriftView
 
+_ONLY_CHOSEN = "there is no top-k list to compare, so this is the drift of the chosen token"
+
 
 def drift_view(model: TraceModel, cursor: Cursor) -> DriftView:
     """Drift and the baseline's margin over the positions of the request under the cursor."""
@@ -28,7 +30,7 @@ def drift_view(model: TraceModel, cursor: Cursor) -> DriftView:
         position=cursor.position,
         label_a=model.label(pair.a),
         label_b=None if pair.b is None else model.label(pair.b),
-        note=_note(pair, cursor, drift),
+        note=_note(pair, cursor, drift) or ("" if found is None or not found.drift_from.of else _ONLY_CHOSEN),
     )
 
 

@@ -68,11 +68,12 @@ def _no_flip(model: TraceModel, pair: ArmPair, title: str, verdict: RequestVerdi
 def _margins(model: TraceModel, pair: ArmPair, flip: Flip) -> tuple[tuple[str, str], ...]:
     reference = flip.reference
     usual = reference.q99 if reference is not None else None
+    of = "" if flip.drift_from is None else flip.drift_from.of
     facts = [
         (f"margin {model.label(pair.a)}", _margin(flip.a, usual)),
         (f"margin {_label(model, pair)}", _margin(flip.b, usual)),
         ("drift at the flip", small_text(flip.drift_at)),
-        ("drift before it", small_text(flip.drift_before)),
+        (f"drift{of} before it", small_text(flip.drift_before)),
         ("gap changed by", small_text(flip.gap_change)),
         (
             "least drift for it",

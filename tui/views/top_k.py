@@ -123,7 +123,7 @@ def _facts(
     found = model.drift(pair, cursor.request) if verdict is not None else None
     if found is None or verdict is None or at >= verdict.compared_positions:
         return tuple(facts)
-    facts.append(("drift here", small_text(float(found.drift[at]))))
+    facts.append((f"drift{found.drift_from.of} here", small_text(float(found.drift[at]))))
     chosen_a = _chosen(_path(model, pair.a, cursor), at)
     chosen_b = _chosen(_path(model, pair.b, cursor), at)
     if chosen_a != chosen_b:

@@ -105,6 +105,19 @@ def test_requests_without_lists_say_so_in_a_report_over_one_trace(tmp_path: Path
     assert all(r[NAMES[0]] is None and float(str(r[NAMES[1]])) > 0 for r in moved)
 
 
+def test_before_a_flip_without_lists_too_and_the_mechanism_leaves_it_out(tmp_path: Path) -> None:
+    for observe, named in (("row", "drift_before"), ("chosen", "drift_before_of_chosen_token")):
+        folder = tmp_path / observe
+        folder.mkdir()
+        study(folder, 2, observe=observe, flips={1: 5})
+        report = build_report(collect(trace_files([folder]), CollectOptions(mechanism=True)))
+        (first, *_) = rows(report, "flips")
+        kept = {name for name in ("drift_before", "drift_before_of_chosen_token") if first[name] is not None}
+        assert kept == {named}
+        (row, *_) = rows(report, "mechanism")
+        assert (row["drift_median"] is None) == (observe == "chosen")
+
+
 @pytest.mark.parametrize("kind", list(DriftFrom))
 def test_the_slope_along_a_run_is_named_too(kind: DriftFrom) -> None:
     key = ControlKey(

@@ -26,6 +26,8 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
 Count = Annotated[int, Meta(ge=1)]
+Seed = Annotated[int, Meta(ge=0)]
+"""A number below 0 would give the order of the same number above 0."""
 
 
 class WorkloadTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +79,7 @@ class ArmsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     passes: Count | None = None
     """Runs without emptying the caches in between, in place of repeats."""
     carry: Carry = Carry.EMPTIED
-    orders: Annotated[tuple[Literal["canonical"] | int, ...], Meta(min_length=1)] = ("canonical",)
+    orders: Annotated[tuple[Literal["canonical"] | Seed, ...], Meta(min_length=1)] = ("canonical",)
     """``canonical`` or a seed of a random order of the episodes."""
 
     @property
@@ -178,6 +180,9 @@ def _contradictions(study: Study) -> list[tuple[TomlPlace, str]]:
         if engine.model is not None and study.models:
             place = ("engine", number, "model")
             found.append((place, "the models of [[model]] take its place; leave one of them out"))
+        if engine.url is not None and sum(len(model.formats) or 1 for model in study.models) > 1:
+            place = ("engine", number, "url")
+            found.append((place, "a running server serves one model; keep one of [[model]], in one format"))
     for number, arms in enumerate(study.arms):
         at: TomlPlace = ("arms", number)
         if arms.repeats and arms.passes:
@@ -190,6 +195,8 @@ def _contradictions(study: Study) -> list[tuple[TomlPlace, str]]:
             found.append(((*at, "states"), "as-served is for recordings of engines that are not controlled"))
         if len(set(arms.states)) != len(arms.states):
             found.append(((*at, "states"), "a state stands there twice"))
+        if len(set(arms.orders)) != len(arms.orders):
+            found.append(((*at, "orders"), "an order stands there twice"))
         found += [(_inside(at, key), sentence) for key, sentence in arms_mistakes(arms)]
     for name, tables in (("arms", study.arms), ("engine", study.engines)):
         names = [table.name for table in tables]

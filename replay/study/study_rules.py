@@ -41,9 +41,11 @@ def workload_mistakes(table: WorkloadTable) -> Iterator[Mistake]:
 
 
 def formats_mistakes(formats: Sequence[str]) -> Iterator[Mistake]:
-    """Weight formats that the quantizer does not have; nothing where its library is not installed."""
+    """Weight formats given twice, or not known to the quantizer where its library is installed."""
     if not formats:
         return
+    if len(set(formats)) != len(formats):
+        yield "formats", "a weight format stands there twice"
     from tracer.engines.llama.quantize import check_formats
 
     try:

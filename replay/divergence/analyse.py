@@ -24,10 +24,10 @@ from replay.divergence.pairing import (
     same_group,
 )
 from replay.divergence.readable import ReadableTrace, Side
-from replay.divergence.request_verdict import Detail, Judged, RequestPair, judge
+from replay.divergence.request_verdict import Detail, Judged, RequestPair, judge, with_lists
 from replay.divergence.sentence import explain
 from replay.divergence.triage import OthersDrift, triage
-from replay.verdicts import Comparison, EpisodeAnalysis, RequestVerdict, Triage, Verdict
+from replay.verdicts import Comparison, DriftFrom, EpisodeAnalysis, RequestVerdict, Triage, Verdict
 from tracer.episode import Request, Way
 
 DEFAULT_NEAR_TIE = 0.1
@@ -138,9 +138,9 @@ def _compare_requests(a: Side, b: Side, near_tie: float, detail: Detail) -> tupl
 
     @cache
     def others_in_full() -> OthersDrift:
-        return (
-            others if detail is Detail.ALTERNATIVES else _others_drift(_judge_all(a, b, Detail.ALTERNATIVES))
-        )
+        if any(one.verdict.drift_from is DriftFrom.CHOSEN for one in judged):
+            return _others_drift([_in_full(a, b, one) for one in judged])
+        return others
 
     return tuple(_with_flip(place, one, others, others_in_full, near_tie) for place, one in enumerate(judged))
 
@@ -156,6 +156,15 @@ def _judge_all(a: Side, b: Side, detail: Detail) -> list[Judged]:
         flipped = flipped or one.verdict.verdict is Verdict.FLIPPED
         judged.append(one)
     return judged
+
+
+def _in_full(a: Side, b: Side, one: Judged) -> Judged:
+    """The same with the drift of both lists, where only that of the chosen token was read."""
+    if one.verdict.drift_from is not DriftFrom.CHOSEN:
+        return one
+    i = one.verdict.request
+    pair = one.flipped or RequestPair(a, b, a.trace.requests(a.index)[i], b.trace.requests(b.index)[i])
+    return with_lists(one, pair)
 
 
 def _others_drift(judged: Sequence[Judged]) -> OthersDrift:

@@ -11,7 +11,7 @@ from replay.bisect.candidates import Configuration
 from replay.bisect.outcome import Agreement, Counts, Speed, Trial
 from replay.bisect.trial_run import complete_arm, failure_of
 from replay.divergence import assess_arm, compare_across, compare_arms
-from replay.verdicts import ArmStatus, Comparison, Evidence, Verdict
+from replay.verdicts import ArmStatus, Comparison, DriftFrom, Evidence, Verdict
 from tracer.episode import Arm, CacheState, Request
 from tracer.tracefile import TraceReader
 
@@ -63,7 +63,9 @@ def widened(trial: Trial, wide: Trial) -> Trial:
 def counted(comparison: Comparison) -> Counts:
     """How often each verdict was given. A refused comparison counts no request."""
     verdicts = [v.verdict for v in comparison.requests]
-    drifts = [v.max_drift for v in comparison.requests if v.max_drift is not None]
+    # The chosen token's alone is another, smaller quantity: configurations are ranked by the drift.
+    listed = [v for v in comparison.requests if v.drift_from is DriftFrom.TOP_K]
+    drifts = [v.max_drift for v in listed if v.max_drift is not None]
     evidence = [v.evidence for v in comparison.requests if v.evidence is not None]
     identical, drifted, flipped = (
         verdicts.count(kind) for kind in (Verdict.IDENTICAL, Verdict.DRIFTED, Verdict.FLIPPED)

@@ -32,7 +32,6 @@ class CellRecord(Struct, frozen=True, kw_only=True):
     """What ``cell.json`` holds."""
 
     cell: Cell
-    fingerprint: str
     status: CellStatus
     started_at: float
     elapsed_s: float | None = None
@@ -66,7 +65,7 @@ def read_record(cell: Cell, study_folder: Path) -> CellRecord | None:
             f"{record.cell.data_sha256 or 'not kept'} and is {cell.data_sha256}; put the file back, give "
             "another folder with -o, or move that one away."
         )
-    if record.fingerprint != cell.fingerprint:
+    if record.cell.fingerprint != cell.fingerprint:
         raise UsageError(
             f"{path.parent} was run from a study file that said something else about this cell; give another "
             "folder with -o, or move that one away."

@@ -80,9 +80,7 @@ class StudyRun:
 
     def _one(self, cell: Cell, order: CellOrder) -> CellRecord:
         started, clock = time.time(), time.monotonic()
-        begun = CellRecord(
-            cell=cell, fingerprint=cell.fingerprint, status=CellStatus.RUNNING, started_at=started
-        )
+        begun = CellRecord(cell=cell, status=CellStatus.RUNNING, started_at=started)
         lock = self._lock(cell)
         try:
             lock.acquire(blocking=False)

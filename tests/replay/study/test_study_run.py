@@ -281,6 +281,28 @@ def test_a_folder_that_was_run_on_other_conversations_is_refused(tmp_path: Path)
     assert run(path, out).states()[0].status is CellStatus.DONE
 
 
+def test_a_folder_from_before_hashes_is_taken_up_where_there_was_no_file(tmp_path: Path) -> None:
+    tmp_path: Path,
+) -> None:
+    def forget_data() -> None:
+        record = out / "plain" / "cell.json"
+        kept = json.loads(record.read_text())
+        del kept["cell"]["data_sha256"]
+        record.write_text(json.dumps({**kept, "fingerprint": "as it was made then"}))
+
+    path, out = write_study(tmp_path), tmp_path / "out"
+    run(path, out)
+    forget_data()
+    with pytest.raises(UsageError, match=r"the sha256 of talks\.jsonl was not kept and is"):
+        run(path, out)
+    built_in = 'name = "office"\nturns = 1'
+    path.write_text(path.read_text().replace('name = "chat"\nfile = "talks.jsonl"', built_in))
+    shutil.rmtree(out)
+    run(path, out)
+    forget_data()
+    assert run(path, out).states()[0].status is CellStatus.DONE
+
+
 def test_conversations_that_change_while_a_study_runs_are_not_mixed(tmp_path: Path) -> None:
     path, out = write_study(tmp_path), tmp_path / "out"
     study, whole = started(path, out)

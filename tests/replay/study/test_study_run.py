@@ -282,8 +282,6 @@ def test_a_folder_that_was_run_on_other_conversations_is_refused(tmp_path: Path)
 
 
 def test_a_folder_from_before_hashes_is_taken_up_where_there_was_no_file(tmp_path: Path) -> None:
-    tmp_path: Path,
-) -> None:
     def forget_data() -> None:
         record = out / "plain" / "cell.json"
         kept = json.loads(record.read_text())

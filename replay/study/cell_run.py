@@ -196,7 +196,7 @@ class _CellRun:
             text = self._engine.render([Message(role="user", content=SENTINEL_TEXT)])
             sentinel_ids = tuple(self._engine.tokenize(text))
         return RecordingSettings(
-            state=self._recorded_state,
+            state=arms.recorded_state,
             sampling=sampling.sampling,
             top_k=sampling.top_k,
             carry=arms.carry,
@@ -204,13 +204,6 @@ class _CellRun:
             command=self._command,
             environment=dict(os.environ),
         )
-
-    @property
-    def _recorded_state(self) -> CacheState:
-        """Cold where the study has a cold arm: the recording is then its first serving."""
-        states = self._cell.arms.states
-        wanted = CacheState.COLD if CacheState.COLD in states else states[0]
-        return CacheState.WARM if wanted is CacheState.SNAPSHOT else wanted
 
     # ---- replaying
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isfinite, isnan
 
+from replay.verdicts import DriftFrom
 from tui.palette import NOT_OBSERVED
 
 _LARGE = 1e5
@@ -26,6 +27,13 @@ def small_text(value: float | None) -> str:
     if value == 0.0 or abs(value) >= _LARGE:
         return "0" if value == 0.0 else _large_text(value)
     return f"{value:.1e}" if abs(value) < 1e-3 else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def drift_text(value: float | None, drift_from: DriftFrom | None) -> str:
+    """A drift with what it is of, where that is not the lists."""
+    text = small_text(value)
+    of = "" if text == NOT_OBSERVED or drift_from is None else drift_from.of
+    return f"{text} ({of.strip()})" if of else text
 
 
 def _large_text(value: float) -> str:

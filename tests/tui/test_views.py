@@ -25,7 +25,7 @@ from tui.views.rates import rates_of
 from tui.views.requests import requests_view
 from tui.views.stream import EpisodeStream
 from tui.views.top_k import top_k_view
-from tui.widgets.requests import drift_text
+from tui.widgets.requests import drift_cell
 
 
 @pytest.fixture
@@ -160,18 +160,19 @@ def test_without_a_flip_it_opens_where_the_numbers_drifted_most(tmp_path) -> Non
 def test_drift_of_the_chosen_token_alone_is_marked_in_a_long_trace(tmp_path, monkeypatch) -> None:
     path = tmp_path / "long.msgpack"
     write_trace(path, requests=3, tokens=16, arms=[ArmSpec(), ArmSpec(state="warm", drift=1e-2)])
-    texts, names = {}, {}
+    texts, said = {}, {}
     for limit in (0, 1000):
         monkeypatch.setattr("tui.trace_model._TOKENS_READ_WHOLE", limit)
         model = TraceModel.open(path)
         cursor = model.start(None, None)
         assert cursor.arm == 1
-        texts[limit] = [drift_text(row) for row in requests_view(model, cursor).rows]
-        names[limit] = dict(flip_card(model, Cursor(1, 0, 1)).sections)["numbers"][0][0]
+        texts[limit] = [drift_cell(row) for row in requests_view(model, cursor).rows]
+        said[limit] = dict(flip_card(model, Cursor(1, 0, 1)).sections)["numbers"][0][1]
         model.close()
     assert [text.startswith("≥") for text in texts[0]] == [False, True, True]
     assert not any(text.startswith("≥") for text in texts[1000])
-    assert (names[0], names[1000]) == ("largest drift of the chosen token", "largest drift")
+    assert said[0] == f"{texts[0][1].removeprefix('≥')} (of the chosen token)"
+    assert said[1000] == texts[1000][1]
 
 
 def test_without_lists_every_drift_is_that_of_the_chosen_token(tmp_path) -> None:
@@ -181,9 +182,9 @@ def test_without_lists_every_drift_is_that_of_the_chosen_token(tmp_path) -> None
     model = TraceModel.open(path)
     flip, drifted = Cursor(1, 3, 1), Cursor(2, 3, 1)
     said = dict(dict(flip_card(model, flip).sections)["margins and drift"])
-    assert said["drift of the chosen token before it"] != "–"
+    assert said["drift before it"].endswith(" (of the chosen token)")
     assert "chosen token" in drift_view(model, drifted).note
-    assert any(name == "drift of the chosen token here" for name, _ in top_k_view(model, drifted).facts)
+    assert dict(top_k_view(model, drifted).facts)["drift here"].endswith(" (of the chosen token)")
     model.close()
 
 

@@ -6,7 +6,7 @@ from replay.divergence import AfterFlip, after_flip
 from replay.divergence.views import NextStep
 from replay.verdicts import Flip, FlipSide, RequestVerdict
 from tracer.episode import Exposure, ExposureSource
-from tui.numbers import count_text, small_text, value_text
+from tui.numbers import count_text, drift_text, small_text, value_text
 from tui.palette import NOT_OBSERVED
 from tui.trace_model import ArmPair, TraceModel
 from tui.view_model import Cursor, FlipCard
@@ -48,10 +48,9 @@ def _length(model: TraceModel, arm: int | None, request: int) -> int:
 
 
 def _no_flip(model: TraceModel, pair: ArmPair, title: str, verdict: RequestVerdict) -> FlipCard:
-    of = "" if verdict.drift_from is None else verdict.drift_from.of
     facts = [
-        (f"largest drift{of}", small_text(verdict.max_drift)),
-        (f"median drift{of}", small_text(verdict.median_drift)),
+        ("largest drift", drift_text(verdict.max_drift, verdict.drift_from)),
+        ("median drift", drift_text(verdict.median_drift, verdict.drift_from)),
         ("first drift at", count_text(verdict.first_drift)),
         ("compared", f"{verdict.compared_positions} tokens"),
         ("evidence", NOT_OBSERVED if verdict.evidence is None else str(verdict.evidence)),
@@ -68,12 +67,11 @@ def _no_flip(model: TraceModel, pair: ArmPair, title: str, verdict: RequestVerdi
 def _margins(model: TraceModel, pair: ArmPair, flip: Flip) -> tuple[tuple[str, str], ...]:
     reference = flip.reference
     usual = reference.q99 if reference is not None else None
-    of = "" if flip.drift_from is None else flip.drift_from.of
     facts = [
         (f"margin {model.label(pair.a)}", _margin(flip.a, usual)),
         (f"margin {_label(model, pair)}", _margin(flip.b, usual)),
         ("drift at the flip", small_text(flip.drift_at)),
-        (f"drift{of} before it", small_text(flip.drift_before)),
+        ("drift before it", drift_text(flip.drift_before, flip.drift_from)),
         ("gap changed by", small_text(flip.gap_change)),
         (
             "least drift for it",

@@ -7,7 +7,7 @@ import numpy as np
 from replay.divergence import PositionDrift
 from replay.verdicts import RequestVerdict
 from tracer.columns import Alternatives, PathColumns, PositionFlag, margins
-from tui.numbers import small_text
+from tui.numbers import drift_text, small_text
 from tui.trace_model import ArmPair, TraceModel
 from tui.view_model import Cursor, TopKRow, TopKView
 
@@ -123,7 +123,7 @@ def _facts(
     found = model.drift(pair, cursor.request) if verdict is not None else None
     if found is None or verdict is None or at >= verdict.compared_positions:
         return tuple(facts)
-    facts.append((f"drift{found.drift_from.of} here", small_text(float(found.drift[at]))))
+    facts.append(("drift here", drift_text(float(found.drift[at]), found.drift_from)))
     chosen_a = _chosen(_path(model, pair.a, cursor), at)
     chosen_b = _chosen(_path(model, pair.b, cursor), at)
     if chosen_a != chosen_b:

@@ -143,7 +143,7 @@ def columns_for(view: RequestsView, room: int) -> Columns:
         short = short[:-1]
     left -= 3 * len(short)
     cached, left = _taken(max((6, *(len(cached_text(row)) for row in rows))), left)
-    drift, left = _taken(max((5, *(len(drift_text(row)) for row in rows))), left)
+    drift, left = _taken(max((5, *(len(drift_cell(row)) for row in rows))), left)
     columns = Columns(number, verdict, at, margin, cached, drift, 0, short, labelled=False)
     long = replace(columns, arms=view.arms, labelled=True)
     spare = left + 3 * len(short) - sum(long.arm_cells(arm) + 1 for arm in view.arms)
@@ -157,7 +157,7 @@ def _taken(wanted: int, left: int) -> tuple[int, int]:
     return (wanted, left - wanted - 1) if left > wanted else (0, left)
 
 
-def drift_text(row: RequestRow) -> str:
+def drift_cell(row: RequestRow) -> str:
     """The largest drift, marked where only the chosen token's was read."""
     return ("≥" if row.drift_at_least else "") + small_text(row.drift)
 
@@ -202,7 +202,7 @@ def row_segments(row: RequestRow, columns: Columns, palette: Palette) -> list[Se
         shade = palette.cached if row.cached_tokens else palette.plain
         found.append(Segment(cached_text(row).rjust(columns.cached) + " ", shade))
     if columns.drift:
-        found.append(Segment(drift_text(row).rjust(columns.drift) + " ", palette.plain))
+        found.append(Segment(drift_cell(row).rjust(columns.drift) + " ", palette.plain))
     if columns.did:
         found.append(Segment(without_controls(line_text(row.did, columns.did)), palette.plain))
     return found

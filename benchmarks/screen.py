@@ -28,6 +28,7 @@ from typing import Any
 from benchmarks.children import CACHETRACE, compiled
 from benchmarks.command import Given, run
 from benchmarks.rows import Row, against
+from benchmarks.traces_child import DRIFT
 from benchmarks.turns import Effort, in_turns
 
 BARE = """
@@ -78,7 +79,7 @@ def traces(folder: Path, *, quick: bool) -> list[tuple[str, Path, bytes]]:
     from tests.synthetic import ArmSpec, write_trace
 
     requests, files = (10, 200) if quick else (100, 1000)
-    arms = [ArmSpec(), ArmSpec(state="cold", repeat=1), ArmSpec(state="warm", drift=1e-2, flips={2: 5})]
+    arms = [ArmSpec(), ArmSpec(state="cold", repeat=1), ArmSpec(state="warm", drift=DRIFT, flips={2: 5})]
     ten = folder / "ten.msgpack"
     write_trace(ten, requests=10, tokens=48, arms=arms, prompt_tokens=400)
     big = folder / "big.msgpack"

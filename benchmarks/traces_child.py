@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 ARMS_IN_A_TRACE = 4
+DRIFT = 2e-2
+"""Flips lie within it, as real ones mostly do. Beyond it the triage reads the lists of other tokens too."""
 DIFFERENT = 40
 """Traces that are really made; the others are their frames under another episode."""
 _SHAPE = {"requests": 2, "tokens": 8, "k": 4, "prompt_tokens": 32, "with_pieces": False}
@@ -35,7 +37,7 @@ def make_traces(folder: Path, arms: int) -> None:
     made = []
     for number in range(DIFFERENT):
         path = folder / f"{number}.made"
-        warm = {"state": "warm", "drift": 1e-3, "flips": {1: 3} if number % 2 else {}}
+        warm = {"state": "warm", "drift": DRIFT, "flips": {1: 3} if number % 2 else {}}
         specs = [ArmSpec(), ArmSpec(repeat=1, way="fixed"), ArmSpec(**warm), ArmSpec(**warm, repeat=1)]
         write_trace(path, arms=specs, seed=number, **_SHAPE)
         with TraceReader.open(path) as trace:
@@ -61,7 +63,7 @@ def make_one(folder: Path, arms: int) -> None:
     specs = []
     for repeat in range(arms // 2):
         specs.append(ArmSpec(repeat=repeat, way="fixed" if repeat else "recorded"))
-        specs.append(ArmSpec(state="warm", drift=1e-3, flips={1: 3}, repeat=repeat))
+        specs.append(ArmSpec(state="warm", drift=DRIFT, flips={1: 3}, repeat=repeat))
     write_trace(folder / "many.msgpack", arms=specs, **_SHAPE)
 
 
@@ -77,8 +79,7 @@ def make_grid(folder: Path, configurations: int, episodes: int) -> None:
             "weight_format": ("F16", "Q8_0", "Q4_K_M", "Q3_K_M")[c % 4],
         }
         for e in range(episodes):
-            # Flips within the drift of other tokens, as real ones mostly are: beyond it, lists are read too.
-            warm = {"state": "warm", "drift": 2e-2, "flips": {3: 20} if (e + c) % 2 else {}}
+            warm = {"state": "warm", "drift": DRIFT, "flips": {3: 20} if (e + c) % 2 else {}}
             write_trace(
                 folder / f"c{c}-e{e:03}.msgpack",
                 requests=10,

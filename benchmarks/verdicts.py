@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.command import Given, run
 from benchmarks.rows import Row, against
+from benchmarks.traces_child import DRIFT
 from benchmarks.turns import Effort, in_turns, seconds
 from replay.divergence import Detail, analyse
 from tests.synthetic import ArmSpec, write_trace
@@ -39,7 +40,7 @@ def rows(given: Given, effort: Effort) -> Iterator[Row]:
             requests=REQUESTS,
             tokens=tokens // 2 // REQUESTS,
             prompt_growth=2,
-            arms=[ArmSpec(), ArmSpec(state="warm", drift=1e-2, flips=flips)],
+            arms=[ArmSpec(), ArmSpec(state="warm", drift=DRIFT, flips=flips)],
         )
         path, lists = columns(file)
         found = in_turns(

@@ -76,23 +76,31 @@ def test_an_arm_that_grows_out_of_the_context_does_not_keep_its_cell_from_ending
     """A trajectory of its own can be longer than the recording, and would be so each time."""
     script = {"disturbance": 1.0, "answer_tokens": 10, "context_tokens": 96}
     path, out = write_study(tmp_path, arms=CLOSED, engines={"plain": script}), tmp_path / "out"
-    texts = ("hello", "and now?", "and then?", "more", "again")
+    texts = ("and now?", "and then?", "more", "again")
     talks = [
-        {"id": f"talk{n}", "messages": [{"role": "user", "content": f"{text} {n}"} for text in texts]}
+        {"id": f"talk{n}", "messages": [{"role": "user", "content": text} for text in (f"hello {n}", *texts)]}
         for n in range(3)
     ]
     (tmp_path / "talks.jsonl").write_text("".join(json.dumps(talk) + "\n" for talk in talks))
     path.write_text(path.read_text().replace("max_new_tokens = 8", "max_new_tokens = 16"))
-    labels = ["recording", "warm", "warm@1", "cold", "cold@1"]
+    labels = ["recording", *(f"{s}/closed-loop{p}" for s in ("warm", "cold") for p in ("", "@1"))]
+    before: dict[Path, bytes] = {}
     for _ in range(2):
         state = run(path, out).states()[0]
         assert (state.status, state.reason) == (CellStatus.DONE, None)
         assert state.too_long > 0
-        whole = 0
+        whole, outgrown = 0, 0
         for file in out.rglob("*.msgpack"):
             with TraceReader.open(file) as trace:
                 ends = [trace.end(arm) for arm in trace.arms]
                 if all(end is not None and end.completed for end in ends[:1]):
                     assert [arm.label for arm in trace.arms] == labels
+                    outgrown += any(end is not None and not end.completed for end in ends)
                 whole += all(end is not None and end.completed for end in ends)
         assert whole == 3 - state.too_long
+        assert outgrown > 0  # recorded to its end, and outgrew the context in a replay
+        files = {file: file.read_bytes() for file in out.rglob("*.msgpack")}
+        assert before in ({}, files)  # the second time there is nothing left to run
+        before = files
+        for record in out.rglob("cell.json"):
+            record.unlink()  # as if it had been stopped before it could say that it is done
